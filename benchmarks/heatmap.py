@@ -41,7 +41,7 @@ from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, lesion_mask
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_trunk import SharedTrunk
+from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel
 from histo_monai.slides import Box, open_slide, tissue_fraction
 from histo_monai.slides.tiles.blocks import CellBlocks
@@ -165,7 +165,7 @@ def report_times(
 
 def patch_models(model: TaskModel, device: torch.device = CPU) -> PatchModels:
     """The model as `load_models` prepares it."""
-    network = SharedTrunk({"model": model}).to(device)
+    network = SharedBackbone({"model": model}).to(device)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
     return PatchModels(("model",), network, values_of(CLASSES, ("tumor",)), ("tumor",))
 
@@ -216,7 +216,7 @@ def report_fields(
     windows = field[0].unfold(1, side_px, stride_px).unfold(2, side_px, stride_px)
     patches = windows.permute(1, 2, 0, 3, 4).flatten(0, 1).contiguous(memory_format=torch.channels_last)
     network = models.network
-    assert isinstance(network, SharedTrunk)
+    assert isinstance(network, SharedBackbone)
     field = field.contiguous(memory_format=torch.channels_last)
 
     def whole() -> torch.Tensor:
@@ -246,9 +246,9 @@ def report_fields(
     )
 
 
-def in_one_pass(network: SharedTrunk, field: torch.Tensor, window: int, step: int) -> torch.Tensor:
+def in_one_pass(network: SharedBackbone, field: torch.Tensor, window: int, step: int) -> torch.Tensor:
     """Outputs (n, K) of all windows of a field (1, 3, H, W), row after row; window and step in the trunk's 32 px."""
-    encoder: Any = network.trunks[0]
+    encoder: Any = network.backbones[0]
     whole, encoder.trunk.avgpool = encoder.trunk.avgpool, nn.AvgPool2d(window, step)
     features = encoder(field).unflatten(1, (encoder.num_features, -1))[0].T
     encoder.trunk.avgpool = whole

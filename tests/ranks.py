@@ -18,23 +18,22 @@ from histo_monai.training.ranks import run_in_ranks
 
 _CPU = torch.device("cpu")
 _LIBRARIES = ("pytest", "timm.layers")
-_ROOMS = (
-    *(
-        "engines.heatmap",
-        "engines.pretrain",
-        "networks.batchnorm",
-        "pretext.moco",
-        "pretext.rsp",
-    ),
-    *("pretext.vae", "stages.consistency", "stages.heatmap", "stages.pretrain"),
+_MODULES = (
+    *("models.batchnorm", "pipeline.cli", "pretraining.moco", "pretraining.rsp", "pretraining.vae"),
+    *(f"pipeline.stages.{name}" for name in ("consistency", "finetune", "heatmap", "index", "pretrain")),
 )
 
 
 def server() -> ForkServerContext:
     """The one server of this process, which computes nothing and has no threads; it starts with the first fork."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_LIBRARIES, *(f"histo_monai.{room}" for room in _ROOMS)])
+    context.set_forkserver_preload([*_LIBRARIES, *preloaded()])
     return context
+
+
+def preloaded() -> list[str]:
+    """Modules of the package that the server imports; a name that is none it would pass over in silence."""
+    return [f"histo_monai.{name}" for name in _MODULES]
 
 
 def in_two_ranks(work: Callable[..., None], *arguments: Any, device: torch.device = _CPU) -> None:

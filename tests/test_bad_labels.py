@@ -194,4 +194,4 @@ def test_stages_out_of_order_say_what_is_missing(
     for call in (*([stage, *run] for stage in stages), ["embed", "--method", "random"], ["mil", *run]):
         assert main(call) == 0
     assert "no patch is labeled" in Path("data/models/random-0-0/finetuned/metrics.json").read_text()
-    assert "neither patches nor slides were learned from" in _refused(capfd, "compare")
+    assert "no labeled patches or slides" in _refused(capfd, "compare")

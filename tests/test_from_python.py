@@ -139,7 +139,7 @@ def test_an_image_of_another_kind_is_told_at_once(image: Any, says: str) -> None
 
 
 def test_postfixes_are_one_for_each_view() -> None:
-    with pytest.raises(ValueError, match="gives 2 views; expected as many postfixes, got"):
+    with pytest.raises(ValueError, match="gives 2 views, but postfixes are"):
         RandViewsd("image", WeakStrongViews(32, 2))({"image": _image()})
-    with pytest.raises(ValueError, match="expected one for each view, none twice"):
+    with pytest.raises(ValueError, match="pass one for each view, none twice"):
         RandViewsd("image", WeakStrongViews(32, 2), ("a", "a"))

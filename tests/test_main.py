@@ -214,7 +214,7 @@ def test_a_seed_that_params_do_not_ask_for_is_one_line_and_writes_nothing(
     here = project()
     line = _refused(capfd, stage, "--method", "rsp", f"--seed={seed}")
     assert line.endswith(
-        f"--seed is {seed}, but `training_seeds` in params.yaml are [0]; add it there (0 to 2**32 - 1)"
+        f"--seed: {seed} is not in `training_seeds` [0] of params.yaml. Fix: add it there (0 to 2**32 - 1)"
     )
     assert _left_behind(here) == set()
 
@@ -255,7 +255,7 @@ def test_a_training_that_diverges_leaves_no_model(
     here = project(**{"pretrain.rsp.lr": 1e30})
     _good_corpus(here)
     assert main(["index"]) == 0
-    assert "the training loss is" in _refused(capfd, "pretrain", "--method", "rsp")
+    assert "loss is nan" in _refused(capfd, "pretrain", "--method", "rsp")
     assert not (here / "data/models").exists()
 
 

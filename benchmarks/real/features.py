@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.loaders.streams import for_statistics
 from histo_monai.evaluation.baselines.colors import color_features
-from histo_monai.finetuning.depth import WHOLE, end_features
+from histo_monai.finetuning.depth import WHOLE, depth_features
 from histo_monai.models.task_model import from_encoder
 from histo_monai.training.prediction import take_statistics
 from histo_monai.training.task import Task
@@ -101,7 +101,7 @@ class EncoderSource:
             if statistics is None:
                 raise ValueError(f"{task.name}: no training patch in fold {fold}")
             take_statistics(model, seen, statistics)
-        return dict(end_features(model.encoder, seen, reading.in_order(patches, BATCH).loader))
+        return dict(depth_features(model.encoder, seen, reading.in_order(patches, BATCH).loader))
 
 
 @dataclass(frozen=True)

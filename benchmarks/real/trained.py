@@ -149,8 +149,8 @@ class Trained:
                 assert validated is not None
                 save_model(draft / fold_model(fold), validated.models[fold].state_dict(), about)
             (draft / START).mkdir()
-            if result.line is not None:
-                result.line.move(1.0)
+            if result.interpolation is not None:
+                result.interpolation.move(1.0)
             save_model(draft / START / MODEL, model.state_dict(), description)
         return place
 

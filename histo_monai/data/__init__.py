@@ -1,1 +1,1 @@
-"""From disk to batches: readers of datasets, index, leakage audit, tables, loaders, simulated slides."""
+"""Data from disk to batches: dataset readers, index, leakage audit, tables, loaders, simulated slides."""

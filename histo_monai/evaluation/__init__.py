@@ -1,1 +1,1 @@
-"""From predictions to numbers with intervals, and to the choice between two models."""
+"""Metrics with intervals, comparison of models, and selection of one."""

@@ -1,4 +1,4 @@
-"""Do no harm: the student replaces the fine-tuned model only where held-out labels show that it is better."""
+"""Selection between student and fine-tuned model: the student only where held-out labels show a gain."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from histo_monai.utils.storage.shapes import Rule
 
 @dataclass(frozen=True)
 class Choice:
-    """Which model to use, and why.
+    """Selected model and reason.
 
     Attributes:
         chosen: "student" if the interval of the difference lies above zero, else "finetuned".
-        measure: what was compared, larger is better: accuracy, or the negative squared error.
-        difference: student minus fine-tuned, mean over the held-out patches; over patients or slides, by the rule of
-            `compare` (`mean_difference`). None where no label was held out.
-        why: of a choice without a difference, in a line.
+        measure: compared measure, larger is better: accuracy, or the negative squared error.
+        difference: student minus fine-tuned, mean over the held-out patches, with the interval of `mean_difference`
+            over patients or slides. None without held-out labels.
+        why: reason of a choice without a difference, in a line.
     """
 
     chosen: str
@@ -37,7 +37,7 @@ class Choice:
     why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Content for JSON."""
         if self.difference is None:
             return {"chosen": self.chosen, "why": self.why}
         return {"chosen": self.chosen, "measure": self.measure, "difference": self.difference.as_dict()}
@@ -53,10 +53,10 @@ CHOICE_SHAPE = {
 
 
 def read_choice(path: Path) -> dict[str, Any]:
-    """What `Choice.as_dict` gave, from JSON.
+    """Content of `Choice.as_dict`, from JSON.
 
     Raises:
-        InputError: the file is missing, or is another; names it.
+        InputError: the file is missing or has another content; names it.
     """
     return read_json(path, "run the consistency stage again", CHOICE_SHAPE)
 
@@ -69,14 +69,14 @@ def choose(
     *,
     seed: int,
 ) -> Choice:
-    """Compare two models on the same held-out patches by a paired interval.
+    """Select a model by a paired interval on the held-out patches.
 
-    The same labels selected the weights of both models. The student has the fine-tuned model among its candidates, so
-    the comparison leans towards the student, by what the selection gains on few labels by chance.
+    The held-out labels also selected the weights of both models. The student has the fine-tuned model among its
+    candidates, so selection on few labels favors the student by chance.
 
     Args:
         finetuned: predictions of the fine-tuned model, (n, K).
-        student: those of the student.
+        student: predictions of the student, (n, K).
     """
     targets = task_targets(rows, task.classes)
     goodness = [

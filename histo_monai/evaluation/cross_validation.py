@@ -1,4 +1,4 @@
-"""Cross-validation of a whole training on the labels that it is given, patients apart."""
+"""Cross-validation of a training on its labels, patients apart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from histo_monai.training.interpolation import Candidates, Interpolation, Measur
 
 
 class Trained(Protocol):
-    """What a training leaves, see `FinetuneResult` and `StudentResult`."""
+    """Result of a training, such as `FinetuneResult` and `StudentResult`."""
 
     @property
     def curves(self) -> list[dict[str, float]]:
@@ -24,11 +24,11 @@ class Trained(Protocol):
 
     @property
     def candidates(self) -> Candidates:
-        """Measured on the fold's labeled patches."""
+        """Candidates with measures on the fold's labeled patches."""
 
     @property
-    def line(self) -> Interpolation | None:
-        """Moves the model between its start and its end; None where epochs are the candidates."""
+    def interpolation(self) -> Interpolation | None:
+        """Interpolation between start and trained model; None where epochs are the candidates."""
 
 
 Result = TypeVar("Result", bound=Trained)
@@ -37,14 +37,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass(frozen=True)
 class CrossValidated(Generic[Model, Result]):
-    """Models of all folds, and what they say of labels that they were not given.
+    """Models of all folds, and their predictions of held-out labels.
 
     Attributes:
         selected: the candidate of the lowest rank over all folds.
-        validation: its means over all labeled patches, each measured by the model without its patient.
+        validation: its means over all labeled patches, each measured by the model without the patch's patient.
         models: of each fold, at the selected candidate; where epochs are the candidates, at the fold's own best.
         results: of each fold.
-        predictions: of all labeled patches, by the model without their patient. Shape (n, K).
+        predictions: of all labeled patches, by the models without their patients. Shape (n, K).
     """
 
     selected: float
@@ -70,12 +70,12 @@ def cross_validate(
     predict: Callable[[Model, pd.DataFrame], NDArray[np.float32]],
     rank: Rank,
 ) -> CrossValidated[Model, Result]:
-    """Train without each fold, and select the candidate that does best on what was held out.
+    """Train without each fold, and select the candidate of the lowest rank on held-out labels.
 
     Args:
         folds: of the patients, at least two.
-        labeled: rows of the label budget.
-        train: fold that is held out -> a model and what its training leaves.
+        labeled: labeled rows.
+        train: held-out fold -> model and result of its training.
         predict: model and rows -> Shape (n, K).
     """
     fold_of = folds.of(labeled)
@@ -86,8 +86,8 @@ def cross_validate(
     selected = lowest(measured, rank)
     predictions: list[NDArray[np.float32]] = []
     for fold, (model, result) in enumerate(trained):
-        if result.line is not None:
-            result.line.move(selected)
+        if result.interpolation is not None:
+            result.interpolation.move(selected)
         predictions.append(predict(model, labeled[fold_of == fold].reset_index(drop=True)))
     return CrossValidated(
         selected,
@@ -99,7 +99,7 @@ def cross_validate(
 
 
 def in_order_of_rows(fold_of: NDArray[np.int64], of_folds: Sequence[NDArray]) -> NDArray:
-    """Values of each fold's rows -> those of all rows, in the order of the table.
+    """Values of all rows in table order, from the values of each fold's rows.
 
     Args:
         fold_of: number of each row's fold. Shape (n,).

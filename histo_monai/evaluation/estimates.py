@@ -1,4 +1,4 @@
-"""Predictions of several models on the same patches -> numbers with intervals (method, section 7)."""
+"""Metrics with intervals of several models on common patches (method, section 7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.roles import STUDENT
 
 Predictions = dict[str, np.ndarray]
-"""Name of a model -> Shape (n, K): probabilities of the classes, or the score."""
+"""Name of a model -> Shape (n, K): class probabilities, or the score."""
 
 Estimates = dict[str, dict[str, Estimate]]
 """Name of a model -> name of a metric -> value and interval."""
@@ -34,17 +34,14 @@ Estimates = dict[str, dict[str, Estimate]]
 def predict_splits(
     models: Mapping[str, nn.Module], task: Task, loaders: Mapping[str, LabeledLoader]
 ) -> dict[str, Predictions]:
-    """Predictions of every model for every split.
+    """Predictions of every model, by split.
 
     Args:
         models: patches -> outputs, by name.
         loaders: by split, in the order of its table.
 
-    Returns:
-        By split.
-
     Raises:
-        InputError: a model gives NaN.
+        InputError: a prediction is not finite.
     """
     predictions: dict[str, Predictions] = {
         split: {name: predict(model, task, loader.loader).numpy() for name, model in models.items()}
@@ -54,16 +51,16 @@ def predict_splits(
         for name, values in by_model.items():
             if not np.isfinite(values).all():
                 raise InputError(
-                    f"the {name} model gives no number for a patch of {split}, so its weights are out of all range; "
-                    "run the stage that makes it again, with a lower rate where it comes to this again"
+                    f"{name} model: prediction of a patch of {split} is not finite, so its weights diverged. Fix: run "
+                    "the stage that makes it again, with a lower learning rate (lr) if the error returns."
                 )
     return predictions
 
 
 def estimate(task: Task, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
-    """Metrics of every model with 95 % intervals, resampled by patient or slide; ICC: by its F distribution.
+    """Metrics of every model with 95 % intervals over patients or slides; ICC intervals by the F distribution.
 
-    Where two pathologists rated the patches, "human" is the agreement of the second with the first: the ceiling.
+    Where two pathologists rated the patches, "human" is the second's agreement with the first: the ceiling.
     """
     groups = dependence_groups(rows)
     if task.classes:
@@ -89,9 +86,9 @@ def estimate(task: Task, rows: pd.DataFrame, predictions: Predictions, *, seed: 
 
 
 def differences(task: Task, rows: pd.DataFrame, predictions: Predictions, *, seed: int) -> Estimates:
-    """Paired differences of goodness (accuracy, or negative squared error): student minus each other model.
+    """Paired differences of accuracy, or of negative squared error: student minus each other model.
 
-    With the intervals of `compare` (`mean_difference`).
+    Intervals are those of `mean_difference`.
     """
     targets = task_targets(rows, task.classes)
     goodness = {

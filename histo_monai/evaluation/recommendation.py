@@ -1,4 +1,4 @@
-"""The model that a run recommends: one of all methods and students, selected on validation patches."""
+"""Recommended model of a run: one of all methods and students, selected on validation patches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from histo_monai.utils.storage import file_sha256, read_json
 from histo_monai.utils.storage.shapes import Rule
 
 HEADLINES = ("accuracy", "icc")
-"""Metrics of validation patches that models are compared by: of classes, of scores."""
+"""Metrics of validation patches for the selection: of classes, of scores."""
 _KIND = Rule(" or ".join(MODELS), lambda value: value in MODELS)
 _EVALUATED = {
     "choice": {"chosen": _KIND},
@@ -26,18 +26,18 @@ NO_LABELS = "no patch is labeled, so no model of patches was trained"
 
 @dataclass(frozen=True)
 class Candidate:
-    """The model of a run: its fine-tuned model or its student, as the run's choice.json states.
+    """Model of a run: its fine-tuned model or its student, as in the run's choice.json.
 
     Attributes:
-        method: Of the pretraining.
-        encoder: Seed of the pretraining.
-        student: The semi-supervised method.
-        seed: Of everything after the pretraining.
+        method: pretraining method.
+        encoder: seed of the pretraining.
+        student: semi-supervised method.
+        seed: seed after the pretraining.
         kind: "finetuned" or "student".
-        path: The file, as the project names it.
-        sha256: Its digest.
+        path: file, relative to the project.
+        sha256: digest of the file.
         metric: "accuracy" or "icc", larger is better.
-        value: Of the metric on validation patches; None without validation patches.
+        value: of the metric on validation patches; None without validation patches.
     """
 
     method: str
@@ -61,19 +61,15 @@ def read_candidate(
     student: str,
     seed: int,
 ) -> Candidate:
-    """The model of a run, as its evaluation states it.
+    """Model of a run, from its evaluation.
 
     Args:
         path: metrics.json of the evaluation.
-        mend: How to make it again, for messages.
-        models: "finetuned" and "student" -> the file.
-        method: See `Candidate`.
-        encoder: See `Candidate`.
-        student: See `Candidate`.
-        seed: See `Candidate`.
+        mend: remedy, for messages.
+        models: "finetuned" and "student" -> file.
 
     Raises:
-        InputError: The file is missing, of another shape, or states no digest of the model.
+        InputError: the file is missing, of another shape, or states no digest of the model.
     """
     metrics = read_json(path, mend, _EVALUATED)
     kind = metrics["choice"]["chosen"]
@@ -88,13 +84,13 @@ def read_candidate(
 
 
 def recommend(candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The recommended model and the reason, for JSON; `model` is None where validation selects none.
+    """Recommended model and reason, for JSON; `model` is None where validation selects none.
 
-    Method and student are those of the highest mean on validation patches over encoders and seeds; of equal ones the
-    first. Encoder and seed are the first: they differ by run-to-run variation alone.
+    Method and student have the highest mean on validation patches over encoders and seeds; of equal means the first.
+    Encoder and seed are the first, as they differ by run-to-run variation alone.
 
     Args:
-        candidates: In the order of params: methods, students, encoders and seeds.
+        candidates: in the order of params: methods, students, encoders and seeds.
     """
     if not candidates:
         return {"model": None, "why": NO_LABELS}
@@ -140,22 +136,22 @@ _SHAPE = {
 
 
 def read_recommendation(path: Path) -> dict[str, Any]:
-    """The recommended model of a run, as `recommend` gives it; its file is as it was.
+    """Recommended model of a run, from JSON; the model file is unchanged.
 
     Args:
-        path: Of the JSON, below the project that is the working folder.
+        path: of the JSON, relative to the project, which is the working folder.
 
     Raises:
-        InputError: The JSON is missing or names no model, or the model is missing or has changed.
+        InputError: the JSON is missing or names no model, or the model is missing or has changed.
     """
     if not path.is_file():
         raise InputError(f"{path}: no recommended model. Fix: run `dvc repro compare`, or name a model")
-    found = read_json(path, "run `dvc repro compare` again", _SHAPE)
-    if found["model"] is None:
-        raise InputError(f"{path}: recommends no model: {found['why']}. Fix: name a model")
-    model = Path(found["model"])
+    recommendation = read_json(path, "run `dvc repro compare` again", _SHAPE)
+    if recommendation["model"] is None:
+        raise InputError(f"{path}: recommends no model: {recommendation['why']}. Fix: name a model")
+    model = Path(recommendation["model"])
     if not model.is_file():
         raise InputError(f"{model}: not there, {path} recommends it. Fix: run `dvc pull` or `dvc repro`")
-    if file_sha256(model) != found.get("sha256"):
+    if file_sha256(model) != recommendation.get("sha256"):
         raise InputError(f"{model}: changed after {path} was written. Fix: run `dvc repro compare`")
-    return found
+    return recommendation

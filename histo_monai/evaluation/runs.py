@@ -1,4 +1,4 @@
-"""Tables of all runs -> what each model predicts, run by run."""
+"""Predictions of each model over all runs, from their tables."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.roles import FINETUNED, STUDENT
 
 Key = tuple[str, int, int, str]
-"""Method, seed of its encoder, seed and student of a run."""
+"""Pretraining method, pretraining seed, training seed and student of a run."""
 
 Repeat = tuple[int, int]
-"""Seed of the encoder and seed of what comes after it."""
+"""Pretraining seed and training seed."""
 
 Read = Mapping[Key, Predictions] | Mapping[Key, SlideScores]
 """The table of each run."""
@@ -31,19 +31,19 @@ OfRows = dict[Row, list[NDArray[np.float64]]]
 def by_model(
     read: Read, methods: Sequence[str], students: Sequence[str], repeats: Sequence[Repeat]
 ) -> OfRows:
-    """What fine-tuned models and students predict.
+    """Predictions of fine-tuned models and students, by row of the comparison.
 
-    Students of one method and repeat start from the same fine-tuned model, which counts once.
+    Students of one method and repeat start from one fine-tuned model, which counts once.
 
     Raises:
-        InputError: they do not.
+        InputError: their fine-tuned models differ.
     """
     first, *others = students
     for method, repeat, other in itertools.product(methods, repeats, others):
         one, same = read[method, *repeat, first], read[method, *repeat, other]
         if not np.array_equal(one.predictions[FINETUNED], same.predictions[FINETUNED]):
             raise InputError(
-                f"{one.path} and {same.path}: their fine-tuned models differ; run evaluate for both"
+                f"{one.path} and {same.path}: their fine-tuned models differ. Fix: run evaluate for both."
             )
 
     def of(name: str, method: str, student: str) -> list[NDArray[np.float64]]:
@@ -54,10 +54,12 @@ def by_model(
     }
 
 
-def by_arm(read: Read, methods: Sequence[str], students: Sequence[str], repeats: Sequence[Repeat]) -> OfRows:
-    """What the arms that cost seconds predict, color first.
+def by_baseline(
+    read: Read, methods: Sequence[str], students: Sequence[str], repeats: Sequence[Repeat]
+) -> OfRows:
+    """Predictions of the fast baselines, color first.
 
-    Color knows no method and a frozen encoder no student: where several runs hold their predictions, one counts.
+    Color is independent of the method, and a frozen encoder of the student: of several runs, one counts.
     """
 
     def of(name: str, method: str, student: str) -> list[NDArray[np.float64]]:

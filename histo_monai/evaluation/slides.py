@@ -1,4 +1,4 @@
-"""Whole slides: those who diagnose maps and those who learn from labels of slides alone, on the same slides."""
+"""Comparison of slide-level models: diagnoses from heat-maps, and models trained on slide labels alone."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from histo_monai.data.tables.slide_classes import TEST, SlideClasses
 from histo_monai.data.tables.slide_scores import SlideScores, check_same_slides
 from histo_monai.data.tables.tasks import patient_or_slide
 from histo_monai.evaluation.comparison.models import Comparison, compare_models
-from histo_monai.evaluation.comparison.rows import SLIDE_ARMS, Row, families
+from histo_monai.evaluation.comparison.rows import SLIDE_MODELS, Row, families
 from histo_monai.evaluation.metrics import auc
 from histo_monai.evaluation.runs import Key, OfRows, Repeat, by_model
 from histo_monai.utils.errors import InputError
 
 OfSlides = Mapping[tuple[str, int, int], SlideClasses]
-"""Method, seed of its encoder and seed -> what learned from labels of slides."""
+"""Pretraining method, pretraining seed and training seed -> models trained on slide labels."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Of the experiment.
+    """Methods, students and repeats of an experiment.
 
     Attributes:
-        methods: whose encoders look at whole slides.
-        students: whose models map them.
-        repeats: seed of the encoder and seed of what comes after it.
-        positive: label that slides are diagnosed for.
+        methods: pretraining methods.
+        students: semi-supervised methods.
+        repeats: pretraining seed and training seed.
+        positive: slide label to diagnose.
         seed: of the bootstrap.
         num_replicates: of the bootstrap.
     """
@@ -45,11 +45,11 @@ class Axes:
 
 @dataclass(frozen=True)
 class SlideComparison:
-    """Of one set of slides.
+    """Comparison on one set of slides.
 
     Attributes:
         part: `TEST` or `CROSS_FITTED`.
-        about: how many slides, in words.
+        about: number of slides, in words.
         comparison: values and tests.
     """
 
@@ -61,17 +61,17 @@ class SlideComparison:
 def compare_slides(
     diagnosed: Mapping[Key, SlideScores], learned: OfSlides, axes: Axes
 ) -> SlideComparison | None:
-    """Slide AUC of all who tell positive slides from others; of labels alone, all metrics of classes.
+    """Comparison by slide AUC; without diagnoses from heat-maps, by all classification metrics.
 
     Args:
-        diagnosed: by maps; of each run, no predictions where there was no diagnosis.
-        learned: from labels of slides, no predictions where nothing was learned.
+        diagnosed: from heat-maps, by run; without predictions where there was no diagnosis.
+        learned: from slide labels; without predictions where nothing was trained.
 
     Returns:
-        None where there is neither.
+        None without any predictions.
 
     Raises:
-        InputError: runs are of different slides.
+        InputError: runs have different slides.
     """
     of_maps = {key: read for key, read in diagnosed.items() if read.predictions}
     of_labels = {key: read for key, read in learned.items() if read.predictions}
@@ -80,33 +80,35 @@ def compare_slides(
     for learner in of_labels.values():
         _check_same(next(iter(of_labels.values())), learner)
     if of_maps:
-        return _told_from_others(of_maps, of_labels, axes)
+        return _by_slide_auc(of_maps, of_labels, axes)
     return _classes(of_labels, axes) if of_labels else None
 
 
 def _check_same(first: SlideClasses, other: SlideClasses) -> None:
     same = first.rows[["slide_id", "label"]].equals(other.rows[["slide_id", "label"]])
     if not same or first.classes != other.classes:
-        raise InputError(f"{first.path} and {other.path}: of different slides or classes; run mil for both")
+        raise InputError(
+            f"{first.path} and {other.path}: different slides or classes. Fix: run mil for both."
+        )
 
 
-def _of_arms(learned: OfSlides, axes: Axes) -> OfRows:
+def _of_slide_models(learned: OfSlides, axes: Axes) -> OfRows:
     """Row -> probabilities (n, K), in the order of the repeats."""
     return {
-        Row(method, arm): [learned[method, *repeat].predictions[arm] for repeat in axes.repeats]
-        for arm in SLIDE_ARMS
+        Row(method, name): [learned[method, *repeat].predictions[name] for repeat in axes.repeats]
+        for name in SLIDE_MODELS
         for method in axes.methods
         if (method, *axes.repeats[0]) in learned
     }
 
 
-def _told_from_others(diagnosed: Mapping[Key, SlideScores], learned: OfSlides, axes: Axes) -> SlideComparison:
-    """AUC is of the ranks alone; where the border of a machine taught by a few slides lies is not compared."""
+def _by_slide_auc(diagnosed: Mapping[Key, SlideScores], learned: OfSlides, axes: Axes) -> SlideComparison:
+    """Comparison by AUC, which needs ranks alone: thresholds from few slides are not compared."""
     first = next(iter(diagnosed.values()))
     rows = by_model(diagnosed, axes.methods, axes.students, axes.repeats)
-    for row, of_row in _of_arms(_on(first, learned, axes.positive), axes).items():
+    for row, of_row in _of_slide_models(_on(first, learned, axes.positive), axes).items():
         number = next(iter(learned.values())).classes.index(axes.positive)
-        rows[row] = [shares[:, number] for shares in of_row]
+        rows[row] = [probabilities[:, number] for probabilities in of_row]
     groups = patient_or_slide(first.rows)
     is_positive = (first.rows["label"] == axes.positive).to_numpy()
     comparison = compare_models(
@@ -128,7 +130,7 @@ def _told_from_others(diagnosed: Mapping[Key, SlideScores], learned: OfSlides, a
 
 
 def _on(first: SlideScores, learned: OfSlides, positive: str) -> OfSlides:
-    """What was learned from labels, where it is of the slides that maps diagnose, and of their label."""
+    """Models trained on slide labels, where their slides and labels equal those of the diagnoses."""
     ids = first.rows[["slide_id", "label"]]
     return {
         key: read
@@ -139,7 +141,7 @@ def _on(first: SlideScores, learned: OfSlides, positive: str) -> OfSlides:
 
 def _classes(learned: OfSlides, axes: Axes) -> SlideComparison:
     first = next(iter(learned.values()))
-    rows = _of_arms(learned, axes)
+    rows = _of_slide_models(learned, axes)
     comparison = compare_models(
         {"": first.labels},
         {row.id: of_row for row, of_row in rows.items()},
@@ -162,6 +164,6 @@ def _classes(learned: OfSlides, axes: Axes) -> SlideComparison:
 
 
 def _two_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores of slides as shares of two classes in the same order, shape (n, 2)."""
+    """Ranks of slide scores as probabilities of two classes, shape (n, 2)."""
     ranks = stats.rankdata(scores) / (len(scores) + 1)
     return np.column_stack([1 - ranks, ranks])

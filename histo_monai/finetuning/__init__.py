@@ -1,1 +1,1 @@
-"""Fine-tuning: encoder depth, linear start, trainer, and the heads that learn in seconds."""
+"""Fine-tuning: encoder depth, linear start, trainer, and fast learners."""

@@ -1,4 +1,4 @@
-"""Class means: a head of few labels that fits no weights, and the standardized features that it asks for."""
+"""Nearest class mean for few labels, and standardized features for it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from histo_monai.utils.process.products import product
 
 
 class ClassMeans:
-    """Classes by the cosine between a row and the mean of each class's rows, all rows at unit length.
+    """Classifier by the cosine between a row and each class mean, all at unit length.
 
-    It has no weights to fit, so it needs no validation set (SimpleShot, Wang et al. 2019). Standardize features on
-    unlabeled patches first, see `standardized`: of raw ones, what all patches have in common decides.
+    It fits no weights, so it needs no validation set (SimpleShot, Wang et al. 2019). Features need `standardized`
+    first: the common component of all patches dominates the cosines of raw features.
 
     Args:
-        temperature: cosines are divided by it before the softmax.
+        temperature: divides the cosines before the softmax.
 
     Attributes:
         classes_: numbers of the classes with a row, sorted.
@@ -31,7 +31,7 @@ class ClassMeans:
         self.temperature = temperature
 
     def fit(self, rows: NDArray, targets: NDArray) -> Self:
-        """Learn from rows, Shape (n, D), and their classes, Shape (n,)."""
+        """Fit to rows, Shape (n, D), and their classes, Shape (n,)."""
         self.classes_ = np.unique(targets)
         unit = _unit(rows)
         self.means_ = _unit(np.stack([unit[targets == number].mean(axis=0) for number in self.classes_]))
@@ -43,17 +43,17 @@ class ClassMeans:
 
 
 def _unit(rows: NDArray) -> NDArray[np.float64]:
-    """Rows at length 1; one of zeros stays."""
+    """Rows at length 1; zero rows stay zero."""
     rows = np.asarray(rows, np.float64)
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(length > 0, length, 1.0)
 
 
 def standardized(features: Mapping[str, NDArray], rows: NDArray[np.intp]) -> dict[str, NDArray]:
-    """Features minus their mean over some rows, by their standard deviation there; constant ones are not scaled.
+    """Features minus mean, divided by standard deviation, both over some rows; constant features are not scaled.
 
     Args:
         features: of all rows.
-        rows: numbers of those that are looked at, such as all training patches, labeled or not.
+        rows: numbers of the rows with the statistics, such as all training patches, labeled or not.
     """
     return {name: StandardScaler().fit(x[rows]).transform(x) for name, x in features.items()}

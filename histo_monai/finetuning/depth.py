@@ -1,7 +1,7 @@
-"""How much of an encoder is of use: a linear model of the labels on what each of its stages sees.
+"""Selection of the encoder depth by a linear model of the labels.
 
-A pretraining of minutes leaves in the last stages what its own task asked for, which tens of labels do not change; the
-maps before them tell textures already. One of millions of images is best at its end. So the labels are asked.
+After minutes of pretraining, the last stages serve the pretext task, and tens of labels do not change them; earlier
+maps already separate textures. An encoder pretrained on millions of images is best at full depth.
 """
 
 from __future__ import annotations
@@ -22,76 +22,76 @@ from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
 
 WHOLE = "encoder"
-"""Name of the features of all of it; those of an earlier end have the name of its last stage."""
+"""Name of the features at full depth; features of a smaller depth have the name of the last stage."""
 MOST_LABELS = 2000
-"""That the choice is made by: a linear model of more takes minutes, and chooses the same."""
+"""Labels of the selection: more labels take minutes and give equal depths."""
 MOST_WORSE = 2.0
-"""Standard errors by which an earlier end may be behind the best."""
+"""Standard errors by which a smaller depth may be behind the best."""
 
-Ends = Mapping[str, NDArray[np.float32]]
-"""Name of an end, `WHOLE` first -> Shape (n, D)."""
+DepthFeatures = Mapping[str, NDArray[np.float32]]
+"""Name of a depth, `WHOLE` first -> Shape (n, D)."""
 
 
-def end_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> Ends:
-    """Features of patches that are not augmented, at every end that the encoder can have, in the order of the loader.
+def depth_features(encoder: Encoder, task: Task, loader: Iterable[Any]) -> DepthFeatures:
+    """Features of unaugmented patches at every depth of the encoder, in the order of the loader.
 
     Args:
-        encoder: all of it; moved to the task's device.
-        task: the size of its patches, and where.
-        loader: batches of patches and anything beside them, at least one.
+        encoder: at full depth; moved to the task's device.
+        loader: batches of (patches, anything), at least one.
 
     Raises:
-        InputError: the encoder gives NaN.
+        InputError: features are not finite.
     """
     widths: list[int] = []
 
-    def seen(patches: torch.Tensor) -> torch.Tensor:
+    def stages(patches: torch.Tensor) -> torch.Tensor:
         parts = encoder.stage_features(patches)
         widths[:] = [part.shape[1] for part in parts]
         return torch.cat(parts, dim=1)
 
-    together = over_patches(encoder, seen, task, loader).numpy()
+    together = over_patches(encoder, stages, task, loader).numpy()
     if not np.isfinite(together).all():
         raise InputError(
-            "the pretrained encoder gives no number for a patch, so its weights are out of all range; run the pretrain "
-            "stage again, with a lower rate where it comes to this again"
+            "encoder: features of a patch are not finite, so its weights diverged. Fix: run the stage pretrain again, "
+            "with a lower learning rate (lr) if the error returns."
         )
     *ends, whole = np.split(together, np.cumsum(widths)[:-1], axis=1)
     return {WHOLE: whole, **dict(zip(encoder.ends, ends, strict=True))}
 
 
-def choose_end(features: Ends, targets: NDArray, groups: NDArray, num_classes: int | None) -> Chosen:
-    """The linear model of the labels at the earliest end that is as good as the best, by cross-validation.
+def choose_depth(
+    features: DepthFeatures, targets: NDArray, groups: NDArray, num_classes: int | None
+) -> Chosen:
+    """Linear model at the smallest depth that is as good as the best, by cross-validation.
 
-    As good: its errors on rows held out are not larger than those of the best end by more than `MOST_WORSE` standard
-    errors of the difference, patients taken whole (as the one-standard-error rule of Breiman et al. 1984 prefers small
-    models). Fewer layers have less to learn from few labels, and cost less.
+    As good: its held-out errors exceed the best depth's by at most `MOST_WORSE` standard errors of the difference, with
+    whole patients (as in the one-standard-error rule of Breiman et al. 1984). Fewer layers have fewer weights to learn
+    from few labels, and cost less.
 
     Args:
-        features: of the labeled patches, `WHOLE` first, then from the earliest end on.
-        targets: classes by number, or scores; Shape (n,).
-        groups: patient or slide of each; Shape (n,).
-        num_classes: K; None for scores.
+        features: of the labeled patches, `WHOLE` first, then from the smallest depth on.
+        targets: class numbers, or scores; Shape (n,).
+        groups: patient or slide of each patch; Shape (n,).
     """
     if len(targets) > MOST_LABELS:
         some = np.sort(np.random.default_rng(0).permutation(len(targets))[:MOST_LABELS])
         features = {name: rows[some] for name, rows in features.items()}
         targets, groups = targets[some], groups[some]
     whole, *earlier = features
-    of_ends = [
+    of_depths = [
         choose_model(features, targets, groups, num_classes, names=[name], learners=["linear"])
         for name in (*earlier, whole)
     ]
-    if not of_ends[-1].num_folds:
-        return of_ends[-1]
-    best = min(of_ends, key=lambda chosen: chosen.errors.mean())
-    worse = [chosen.errors - best.errors for chosen in of_ends]
+    if not of_depths[-1].num_folds:
+        return of_depths[-1]
+    best = min(of_depths, key=lambda chosen: chosen.errors.mean())
+    worse = [chosen.errors - best.errors for chosen in of_depths]
     as_good = [x.mean() <= MOST_WORSE * _standard_error(x, groups[best.rows]) for x in worse]
-    return of_ends[as_good.index(True)]
+    return of_depths[as_good.index(True)]
 
 
 def _standard_error(values: NDArray[np.float64], groups: NDArray) -> float:
-    """Of the mean of values whose groups are independent of each other."""
+    """Standard error of the mean of values in independent groups."""
     _, numbers = np.unique(groups, return_inverse=True)
     totals = np.bincount(numbers, weights=values - values.mean())
     return float(np.sqrt(np.square(totals).sum()) / len(values))
@@ -104,22 +104,19 @@ def select_depth(
     groups: NDArray,
     statistics: LabeledLoader | None = None,
 ) -> tuple[int | None, Chosen | None]:
-    """After how many of its stages the encoder shall end, see `choose_end`.
+    """Number of encoder stages to use, by `choose_depth`.
 
     Args:
-        model: with a whole encoder; moved to the task's device.
-        task: what is predicted, and where.
-        labeled: patches whose labels are given, in order.
-        groups: patient or slide of each of them; Shape (n,).
-        statistics: what the model takes the statistics of its batch-norms from first, see `take_statistics`. None: they
-            stay.
+        model: with an encoder at full depth; moved to the task's device.
+        groups: patient or slide of each patch; Shape (n,).
+        statistics: patches for new batch-norm statistics (`take_statistics`). None: the model's own.
 
     Returns:
-        The number of stages, None for all of the encoder; and what cross-validation chose, None where there was nothing
-        to choose: all labels of one class, or an encoder without stages.
+        Number of stages, None for full depth; and the cross-validated model, None without a selection: all labels of
+        one class, or an encoder without stages.
 
     Raises:
-        InputError: the encoder gives NaN.
+        InputError: features are not finite.
     """
     ends = model.encoder.ends
     targets = labeled.targets.numpy()
@@ -127,6 +124,8 @@ def select_depth(
         return None, None
     if statistics:
         take_statistics(model, task, statistics)
-    chosen = choose_end(end_features(model.encoder, task, labeled.loader), targets, groups, task.num_classes)
+    chosen = choose_depth(
+        depth_features(model.encoder, task, labeled.loader), targets, groups, task.num_classes
+    )
     end = chosen.model.candidate.features
     return (None if end == WHOLE else ends.index(end) + 1), chosen

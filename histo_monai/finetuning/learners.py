@@ -1,4 +1,4 @@
-"""Learners of seconds, and which of them to take: cross-validation on the labels alone (scikit-learn)."""
+"""Fast learners, selected by cross-validation on the labels alone (scikit-learn)."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from histo_monai.utils.process.products import product
 Features = Mapping[str, NDArray]
 """Name of the features -> Shape (n, D)."""
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Rows to learn from, and rows that are held out."""
+"""Training rows and held-out rows."""
 
 MOST_FOLDS = 5
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1)
-"""Of the linear model: the inverse of its L2 penalty."""
+"""Inverse L2 penalties of the linear model."""
 MOST_ITERATIONS = 100
 TREES, TREES_IN_FOLDS = 200, 50
-"""Of a forest, and of those that are compared with other candidates: they cost a quarter and are hardly worse."""
+"""Trees of the final forest, and of forests in folds: a quarter of the cost, nearly equal errors."""
 MOST_ROWS_OF_A_TREE = 1000
 UNKNOWN = 1e-3
-"""Of a class that no label names, beside one whose logit is 0: what a network starts from, not what it ends with."""
+"""Initial odds of a class without labels, relative to logit 0."""
 NEIGHBORS = (1, 3, 7, 15, 31, 63)
 TEMPERATURES = (0.2, 0.1, 0.05)
-"""Of class means: cosines are divided by it before the softmax. It never changes which class is likeliest."""
+"""Temperatures of class means; they change probabilities, not the most probable class."""
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A kind of model and the settings that it is tried with.
+    """A kind of model and its candidate settings.
 
     Attributes:
-        settings: of equal scores the first is taken.
-        classifier: setting and number of rows -> a model of classes, not fitted.
-        regressor: the same for scores; None for a learner of classes alone.
+        settings: of equal scores the first is selected.
+        classifier: setting and number of rows -> an unfitted classifier.
+        regressor: setting and number of rows -> an unfitted regressor; None for classifiers only.
     """
 
     settings: tuple[float, ...]
@@ -83,7 +83,7 @@ LEARNERS: dict[str, Learner] = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to learn: from which features, with which learner of `LEARNERS`, at which of its settings."""
+    """Features, learner of `LEARNERS`, and setting."""
 
     features: str
     learner: str
@@ -91,12 +91,11 @@ class Candidate:
 
 
 class Model:
-    """A candidate that has learned.
+    """A fitted candidate.
 
     Args:
-        features: of the rows to learn from.
-        targets: their classes by number, or scores; Shape (n,).
-        num_classes: K; None for scores.
+        features: of the training rows.
+        targets: class numbers, or scores; Shape (n,).
     """
 
     def __init__(
@@ -110,25 +109,25 @@ class Model:
             raise ValueError(f"{candidate.learner} learns classes, not scores")
         model = build(candidate.setting, len(targets))
         if num_classes is not None and len(np.unique(targets)) == 1:
-            model = DummyClassifier()  # A linear model takes two classes at least.
+            model = DummyClassifier()  # A linear model needs two classes.
         with warnings.catch_warnings(), _no_flags():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # One that stopped early is scored as it is.
+            warnings.simplefilter("ignore", ConvergenceWarning)  # Early stops are scored as they are.
             self._model = model.fit(features[candidate.features], targets)
 
     def predict(self, features: Features) -> NDArray[np.float64]:
-        """Shape (n, K): probabilities, 0 of a class without a label; or (n, 1): scores, cut to 0..1."""
+        """Probabilities (n, K), 0 for a class without a label; or scores (n, 1), clipped to 0..1."""
         rows = features[self.candidate.features]
         with _no_flags():
             if self._num_classes is None:
                 return np.clip(self._model.predict(rows), 0.0, 1.0).reshape(-1, 1).astype(np.float64)
-            shares = np.zeros((len(rows), self._num_classes))
-            shares[:, self._model.classes_] = self._model.predict_proba(rows)
-        return shares
+            probabilities = np.zeros((len(rows), self._num_classes))
+            probabilities[:, self._model.classes_] = self._model.predict_proba(rows)
+        return probabilities
 
     def layer(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What a linear candidate has learned, as a layer of a network: features -> logits of K classes, or the score.
+        """Linear layer of a linear candidate: features -> logits of K classes, or the score.
 
-        The softmax of the logits is what `predict` gives. Those of classes sum to 0; one of a class without a label is
+        The softmax of the logits equals `predict`. Logits of labeled classes sum to 0; a class without labels has
         log(`UNKNOWN`).
 
         Returns:
@@ -137,7 +136,7 @@ class Model:
         scaler, linear = self._model[0], self._model[-1]
         weights, biases = np.atleast_2d(linear.coef_), np.atleast_1d(linear.intercept_)
         if self._num_classes is not None:
-            if len(weights) == 1:  # of two classes: the log odds of the second
+            if len(weights) == 1:  # two classes: log odds of the second
                 weights, biases = (
                     np.stack([-weights[0], weights[0]]) / 2,
                     np.stack([-biases[0], biases[0]]) / 2,
@@ -151,22 +150,21 @@ class Model:
 
 
 def _no_flags() -> np.errstate:
-    """Products of matrices raise flags that mean nothing on some machines, see `products`; scikit-learn makes some."""
+    """Context without floating-point flags, which matrix products raise on some machines without an error."""
     return np.errstate(divide="ignore", over="ignore", invalid="ignore")
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What cross-validation chose, fitted to all labels.
+    """The model of the lowest cross-validation score, fitted to all labels.
 
     Attributes:
-        model: the candidate of the lowest score.
         score: mean of `errors`; None without folds.
-        num_folds: 0 where nothing can be held out; the first candidate is taken then.
+        num_folds: 0 where no row can be held out; the first candidate is selected then.
         are_groups_apart: whether no patient or slide was on both sides of a fold.
-        errors: of each held-out row, in the order of the folds: Brier score of classes, squared error of scores; the
-            folds of the same rows are the same whatever is chosen among. Empty without folds.
-        rows: their numbers.
+        errors: error of each held-out row, in the order of the folds: Brier score of classes, squared error of scores.
+            Folds depend on the rows alone, not on the candidates. Empty without folds.
+        rows: numbers of the held-out rows.
     """
 
     model: Model
@@ -177,7 +175,7 @@ class Chosen:
     rows: NDArray[np.intp]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Content for JSON."""
         candidate = self.model.candidate
         return {
             "features": candidate.features,
@@ -198,18 +196,15 @@ def choose_model(
     names: Sequence[str],
     learners: Sequence[str],
 ) -> Chosen:
-    """Choose features, learner and setting by cross-validation on the labels, then learn from all of them.
+    """Features, learner and setting of the lowest cross-validation score, fitted to all labels.
 
-    Every candidate predicts every labeled row once, from the folds that it is not in. The score is bounded and proper,
-    so that a forest's hard 0 does not blow it up. Of equal ones the first is taken: strong penalties, few neighbors.
+    Each candidate predicts each labeled row once, from the folds without the row. The score is bounded and proper, so a
+    forest's hard 0 stays finite. Of equal scores the first is selected: strong penalties, few neighbors.
 
     Args:
         features: of the labeled rows.
-        targets: classes by number, int64, or scores 0..1; Shape (n,).
+        targets: class numbers, int64, or scores 0..1; Shape (n,).
         groups: patient or slide of each row; Shape (n,).
-        num_classes: K; None for scores.
-        names: of the features to choose among.
-        learners: names in `LEARNERS` to choose among.
     """
     folds, are_groups_apart = label_folds(targets, groups, num_classes)
     most = min((len(learning) for learning, _ in folds), default=len(targets))
@@ -231,16 +226,15 @@ def choose_model(
 
 
 def label_folds(targets: NDArray, groups: NDArray, num_classes: int | None) -> tuple[list[Fold], bool]:
-    """Folds of labeled rows, five at most, and whether they keep groups apart.
+    """At most five folds of labeled rows, and whether groups are apart.
 
-    Groups are kept apart, classes spread evenly, in as many folds as leave every class to learn from in each. Where two
-    such folds cannot be had (a class of one patient), rows are dealt out by class alone: candidates are then compared
-    on patients they know, which is better than not at all. A class of one row is learned from in all folds but one.
+    Folds separate groups, stratify classes, and leave training rows of every class. Where fewer than two such folds
+    exist (a class of one patient), folds stratify rows by class alone: candidates are then compared on patients of the
+    training rows. A class of one row is in the training rows of all folds but one.
 
     Args:
-        targets: classes by number, or scores; Shape (n,).
+        targets: class numbers, or scores; Shape (n,).
         groups: patient or slide of each row; Shape (n,).
-        num_classes: K; None for scores.
 
     Returns:
         No folds where no row can be held out: one row, or one row of each class.
@@ -279,7 +273,7 @@ def _errors(
     num_classes: int | None,
     folds: Sequence[Fold],
 ) -> NDArray[np.float64]:
-    """Of all held-out rows."""
+    """Errors of all held-out rows."""
     used = features[candidate.features]
     if candidate.learner == "forest":
         candidate = replace(candidate, setting=TREES_IN_FOLDS)
@@ -291,7 +285,7 @@ def _errors(
 
 
 def errors_of(predictions: NDArray, targets: NDArray) -> NDArray[np.float64]:
-    """Of each row: the squared distance to the one-hot class (Brier 1950, 0..2), or to the score. Shape (n,).
+    """Squared distance of each row to the one-hot class (Brier 1950, 0..2), or to the score. Shape (n,).
 
     Args:
         predictions: Shape (n, K), probabilities, or (n, 1), scores.

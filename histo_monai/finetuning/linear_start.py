@@ -1,4 +1,4 @@
-"""Linear probing: the head's last layer is solved for, before all layers train (Kumar et al. 2022)."""
+"""Linear probing: the head's last layer is solved for before all layers train (Kumar et al. 2022)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.training.prediction import over_patches, take_statistics
 from histo_monai.training.task import Task
 
-_SEEN = "seen"
+_FEATURES = "features"
 _LEARNER = "linear"
 
 
@@ -22,22 +22,21 @@ def probe_head(
     groups: np.ndarray,
     statistics: LabeledLoader | None = None,
 ) -> Chosen | None:
-    """Make the head's last layer the linear model of the labels: logistic regression of classes, ridge of scores.
+    """Set the head's last layer to a linear model: logistic regression of classes, ridge regression of scores.
 
-    It sees what the layers below make of patches that are not augmented; its penalty is chosen by cross-validation on
-    the labels, patients apart. Training from there moves pretrained features less than from a random layer, whose first
-    gradients are noise.
+    Its input is the layers below on unaugmented patches. Cross-validation on the labels, patients apart, selects its
+    penalty. Training from this layer moves pretrained features less than from a random layer with its noisy first
+    gradients.
 
     Args:
         model: its last layer is set; moved to the task's device.
-        task: what is predicted, and where.
-        labeled: patches whose labels are given, in order.
-        groups: patient or slide of each of them; Shape (n,).
-        statistics: what the model takes the statistics of its batch-norms from first, see `take_statistics`: those of
-            a pretraining are of augmented patches, at several resolutions. None: they stay.
+        labeled: labeled patches, in order.
+        groups: patient or slide of each patch; Shape (n,).
+        statistics: patches for new batch-norm statistics (`take_statistics`), as a pretraining's are of augmented
+            patches at several resolutions. None: the model's own.
 
     Returns:
-        What cross-validation chose; None, and the layer is left as it is, where all labels are of one class.
+        The cross-validated model; None, with an unchanged layer, where all labels are of one class.
     """
     if statistics:
         take_statistics(model, task, statistics)
@@ -45,8 +44,14 @@ def probe_head(
     if task.classes and len(np.unique(targets)) == 1:
         return None
     before = over_patches(model, lambda x: model.head.before_linear(model.encoder(x)), task, labeled.loader)
-    seen = {_SEEN: before.numpy()}
-    chosen = choose_model(seen, targets, groups, task.num_classes, names=[_SEEN], learners=[_LEARNER])
+    chosen = choose_model(
+        {_FEATURES: before.numpy()},
+        targets,
+        groups,
+        task.num_classes,
+        names=[_FEATURES],
+        learners=[_LEARNER],
+    )
     weights, biases = chosen.model.layer()
     linear = model.head.linear
     with torch.no_grad():

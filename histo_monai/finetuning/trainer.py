@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: the whole network trains on the labeled patches (paper, section 3.2)."""
+"""Supervised fine-tuning of all layers on labeled patches (paper, section 3.2)."""
 
 from __future__ import annotations
 
@@ -39,15 +39,14 @@ Picture = Callable[[np.ndarray, np.ndarray, Sequence[float]], np.ndarray]
 
 @dataclass(frozen=True)
 class Tuning:
-    """How the parts of a model are fine-tuned; by default as in Srinidhi 2022: all alike, the best epoch is selected.
+    """Fine-tuning settings; the defaults are the Srinidhi 2022 protocol: one learning rate, best epoch.
 
     Attributes:
-        backbone_lr_factor: learning rate of the trunk, in parts of the head's.
-        unaugmented_fraction: views that are not augmented, 0..1.
-        stain_jitter: of the others, see `SupervisedAugmentation`.
+        backbone_lr_factor: learning rate of the backbone, relative to the head's.
+        unaugmented_fraction: fraction of unaugmented views, 0..1.
+        stain_jitter: of augmented views, for `SupervisedAugmentation`.
         ema_decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
-        interpolation_weights: with an average, weights of the start in the model, 0..1, to select from; see
-            `Interpolation`.
+        interpolation_weights: with an average, candidate weights of the start, 0..1, for `Interpolation`.
     """
 
     backbone_lr_factor: float = 1.0
@@ -59,16 +58,16 @@ class Tuning:
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    """What a fine-tuning leaves; the model that was handed over holds the selected weights.
+    """Result of a fine-tuning; the model holds the selected weights.
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_loss, ..., validation_loss, ...
-        candidates: epochs, or weights of the start, with their means over the validation patches; empty without any.
-        selected: of the candidates.
-        best_epoch: that the weights are of, or were averaged up to; 0 where no step was taken.
-        picture: some validation patches, or labeled ones where there are none, with the model's answers,
-            (H, W, 3) uint8.
-        line: to move the model to another weight of the start; None where epochs are the candidates.
+        candidates: epochs, or interpolation weights of the start, with their means over the validation patches; empty
+            without validation.
+        selected: the selected candidate.
+        best_epoch: epoch of the weights, or last epoch of their average; 0 without a step.
+        picture: validation patches, or labeled patches without validation, with predictions, (H, W, 3) uint8.
+        interpolation: interpolation between model and start; None where epochs are the candidates.
     """
 
     curves: list[dict[str, float]]
@@ -76,11 +75,11 @@ class FinetuneResult:
     selected: float
     best_epoch: int
     picture: np.ndarray
-    line: Interpolation | None
+    interpolation: Interpolation | None
 
     @property
     def validation(self) -> Measures:
-        """Means over the validation patches with the selected weights; empty without any."""
+        """Means over the validation patches with the selected weights; empty without validation."""
         return self.candidates.get(self.selected, {})
 
 
@@ -98,25 +97,24 @@ def finetune(
     statistics: LabeledLoader | None = None,
     selected: float | None = None,
 ) -> FinetuneResult:
-    """Train all layers; leave the selected weights in `model`.
+    """Train all layers; `model` ends with the selected weights.
 
-    The candidates are the epochs or, with an average of weights, the points of `Tuning.interpolation_weights`, ranked
-    by `Objective.rank`. Precision and order of memory: see `training.device`. Runs in each process
-    of `ignite.distributed`, see `models.shared_rows`: their number does not change the training.
+    Candidates are the epochs or, with an average of weights, `Tuning.interpolation_weights`, ranked by
+    `Objective.rank`. Runs in each process of `ignite.distributed`; their number does not change the training
+    (`models.shared_rows`).
 
     Args:
         model: moved to the task's device.
-        task: loss, measures and the rule of selection.
-        labeled: what is trained on, shuffled.
+        labeled: training patches, shuffled.
         validation: in a fixed order; selects. None: `selected` is given, or there is one candidate.
-        picture: draws some validation patches for TensorBoard.
-        statistics: what the selected model takes the statistics of its batch-norms from, see `take_statistics`;
-            None: those of training stay.
-        selected: the candidate, where it is known beforehand. No step is taken that it does not need.
+        picture: draws validation patches for TensorBoard.
+        statistics: patches of the selected model's batch-norm statistics (`take_statistics`); None: those of training
+            stay.
+        selected: a candidate that was selected before. Only its steps are run.
 
     Raises:
         ArithmeticError: the loss is not finite.
-        ValueError: nothing selects one of several weights of the start.
+        ValueError: there are several interpolation weights and no validation.
     """
     is_averaged = tuning.ema_decay is not None
     points = tuning.interpolation_weights if selected is None else (selected,)
@@ -150,7 +148,7 @@ def finetune(
         images_per_step=labeled.batch_size // idist.get_world_size(),
         records=records,
     )
-    model.requires_grad_(True)  # the average had none
+    model.requires_grad_(True)  # the average had no gradients
     if start is None:
         epoch = best.epoch if best else schedule.epochs
         candidates = epoch_candidates(curves) if validation else {}
@@ -161,9 +159,9 @@ def finetune(
             with shared.divided():
                 take_statistics(model, task, statistics)
 
-    line = Interpolation(model, start, finish)
-    candidates = select_on(line, points, evaluator, validation, task.objective.rank)
-    return FinetuneResult(curves, candidates, line.start_weight, schedule.epochs, draw(), line)
+    between = Interpolation(model, start, finish)
+    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
+    return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
 
 
 def build_trainer(
@@ -172,7 +170,7 @@ def build_trainer(
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
 ) -> Engine:
-    """An engine over batches: means of the measures, rates as scheduled."""
+    """Engine over batches, with means of the measures and scheduled learning rates."""
     trainer = Engine(step)
     attach_means(trainer, measures)
     ScheduledRates(optimizer, schedule).attach(trainer)
@@ -182,7 +180,7 @@ def build_trainer(
 def _drawing(
     model: TaskModel, task: Task, patches: LabeledLoader, picture: Picture
 ) -> Callable[[], np.ndarray]:
-    """Draws some patches with the answers that the model gives at that time."""
+    """Function that draws patches with the model's present predictions."""
     shown, targets = patches.some(NUM_SHOWN)
 
     def draw() -> np.ndarray:
@@ -193,19 +191,19 @@ def _drawing(
 
 
 def select_on(
-    line: Interpolation,
+    interpolation: Interpolation,
     points: Sequence[float],
     evaluator: Engine,
     validation: LabeledLoader | None,
     rank: Rank,
 ) -> dict[float, Measures]:
-    """Move to the point of the lowest rank on validation patches; without any, to the only point.
+    """Move to the point of the lowest rank on validation patches; without validation, to the only point.
 
     Returns:
-        What was measured at each point; empty without validation patches.
+        Measures at each point; empty without validation patches.
     """
     if validation is None:
-        line.move(points[0])
+        interpolation.move(points[0])
         return {}
     loader = validation.loader
 
@@ -213,11 +211,11 @@ def select_on(
         evaluator.run(loader)
         return dict(evaluator.state.metrics)
 
-    return line.select(points, measure, rank)
+    return interpolation.select(points, measure, rank)
 
 
 def epoch_candidates(curves: Sequence[dict[str, float]]) -> dict[float, Measures]:
-    """Epoch -> its means over the validation patches, from the rows of curves."""
+    """Epoch -> means over the validation patches, from the rows of curves."""
     prefix = "validation_"
     return {
         row["epoch"]: {
@@ -234,10 +232,10 @@ def shortened(
     is_averaged: bool,
     is_validated: bool,
 ) -> Schedule:
-    """The schedule up to the selected epoch; of no epoch where the start itself is selected.
+    """Schedule up to the selected epoch; zero epochs where the start itself is selected.
 
     Raises:
-        ValueError: nothing selects one of several points.
+        ValueError: there are several interpolation weights and no validation.
     """
     if is_averaged and not is_validated and len(points) > 1:
         raise ValueError(f"no validation patch selects one of interpolation_weights {points}")
@@ -273,7 +271,7 @@ class _Step:
         )
 
     def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Views, outputs, loss, step; what was measured, each of shape (n,)."""
+        """Run views, outputs, loss and optimizer step; returns measures, each of shape (n,)."""
         self._model.train()
         device = self._task.device
         patches, rows = (self._shared.all_rows(part.to(device, non_blocking=True)) for part in batch)

@@ -1,1 +1,1 @@
-"""Networks: the shared trunk, the heads above it, and how they lie on disk. Import the module that holds a name."""
+"""Networks: encoder, heads, losses, and model files. Names are imported from their modules."""

@@ -1,4 +1,4 @@
-"""A student and the exponential moving average of its weights, which teaches or predicts."""
+"""Student and exponential moving average of its weights."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import nn
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def kept_share(decay: float, num_steps: int) -> float:
-    """What a moving average keeps of itself, so that a short run does not end near its start.
+def ema_weight(decay: float, num_steps: int) -> float:
+    """Weight of the old average at a step: min(decay, 1 - 1 / (num_steps + 1)).
 
-    min(decay, 1 - 1 / (num_steps + 1)): nothing at 0, `decay` in the end (Tarvainen & Valpola 2017 raise it likewise).
+    0 at the first step, `decay` in the end, so short runs do not end near their start (as in Tarvainen & Valpola 2017).
     """
     return min(decay, 1 - 1 / (num_steps + 1))
 
 
 @torch.no_grad()
-def follow(slow: nn.Module, fast: nn.Module, kept: float) -> None:
-    """slow <- kept slow + (1 - kept) fast: weights and batch-norm statistics alike; whole numbers are copied."""
+def follow(slow: nn.Module, fast: nn.Module, weight: float) -> None:
+    """slow <- weight slow + (1 - weight) fast, for weights and batch-norm statistics; integers are copied."""
     own: list[torch.Tensor] = list(slow.parameters())
     leading: list[torch.Tensor] = list(fast.parameters())
     pairs = list(zip(slow.buffers(), fast.buffers(), strict=True))
@@ -29,24 +29,22 @@ def follow(slow: nn.Module, fast: nn.Module, kept: float) -> None:
         if buffer.is_floating_point():
             own.append(buffer)
             leading.append(ahead)
-    torch._foreach_lerp_(own, leading, 1.0 - kept)
-    counts = [pair for pair in pairs if not pair[0].is_floating_point()]  # batches that a batch-norm has seen
+    torch._foreach_lerp_(own, leading, 1.0 - weight)
+    counts = [pair for pair in pairs if not pair[0].is_floating_point()]  # batch counters of batch-norms
     if counts:
         torch._foreach_copy_([buffer for buffer, _ in counts], [ahead for _, ahead in counts])
 
 
 class StudentAndAverage(nn.Module, Generic[Model]):
-    """Both start from one model. The average follows every step: weights and the statistics of batch-norms alike.
-
-    What it keeps of itself at a step: see `kept_share`.
+    """Student and average of one start model. The average follows weights and batch-norm statistics at every step.
 
     Args:
-        model: becomes the average, and is always in evaluation mode; the student is a copy of it.
-        decay: 0..1.
+        model: becomes the average, always in evaluation mode; the student is a copy.
+        decay: 0..1, highest weight of the old average (`ema_weight`).
     """
 
     num_steps: torch.Tensor
-    """Steps that the average has followed."""
+    """Number of updates of the average."""
 
     def __init__(self, model: Model, decay: float) -> None:
         super().__init__()
@@ -58,23 +56,23 @@ class StudentAndAverage(nn.Module, Generic[Model]):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode reaches the student alone."""
+        """Set the mode of the student alone."""
         super().train(mode)
         self.average.eval()
         return self
 
     @property
     def steps_done(self) -> int:
-        """`num_steps`, for which a GPU is waited once after weights were loaded, not at every step."""
+        """`num_steps` as int; synchronizes a GPU once after loading, not at every step."""
         if self._steps_done is None:
             self._steps_done = int(self.num_steps)
         return self._steps_done
 
     def follow(self) -> None:
-        """One step of the average towards the student."""
+        """Move the average one step towards the student."""
         self._steps_done = self.steps_done + 1
         self.num_steps += 1
-        follow(self.average, self.student, kept_share(self.decay, self._steps_done))
+        follow(self.average, self.student, ema_weight(self.decay, self._steps_done))
 
     def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
         super()._load_from_state_dict(*arguments, **options)

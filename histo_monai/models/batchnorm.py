@@ -1,4 +1,4 @@
-"""Batch-norm whose statistics span all processes, so that the number of processes does not change a training."""
+"""Batch-norm with statistics over all processes, so that their number does not change a training."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from histo_monai.utils.errors import InputError
 
 
 class ProcessBatchNorm2d(nn.BatchNorm2d):
-    """`nn.BatchNorm2d` over the batches of all processes, for the devices that torch's SyncBatchNorm leaves out (CPU).
+    """`nn.BatchNorm2d` over the batches of all processes, for devices without SyncBatchNorm (CPU).
 
-    Processes may hold different numbers of images. Statistics and gradients cross processes through differentiable
-    all-reduce; running statistics are updated with the unbiased variance of the global batch, as in torch.
+    Processes may hold different numbers of images. Statistics and gradients pass through a differentiable all-reduce;
+    running statistics use the unbiased variance of the global batch, as in torch.
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """(N, C, H, W) of this process -> the same shape, normalized over all processes."""
+        """Input (N, C, H, W) of this process, normalized over all processes."""
         return self.activated(self._normalized(input))
 
     def activated(self, normalized: torch.Tensor) -> torch.Tensor:
-        """What follows inside the layer: nothing."""
+        """Identity; subclasses apply the layer's activation."""
         return normalized
 
     def _normalized(self, input: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ class ProcessBatchNorm2d(nn.BatchNorm2d):
 
 
 class ProcessBatchNormAct2d(ProcessBatchNorm2d):
-    """As `ProcessBatchNorm2d`, for timm's `BatchNormAct2d`, whose activation is part of the layer."""
+    """`ProcessBatchNorm2d` for timm's `BatchNormAct2d` with its activation inside the layer."""
 
     drop: nn.Module
     act: nn.Module
@@ -64,7 +64,7 @@ class ProcessBatchNormAct2d(ProcessBatchNorm2d):
 
 @contextmanager
 def statistics_of_the_batch(module: nn.Module) -> Iterator[None]:
-    """Batch-norms normalize by the batch that they are given; their own statistics are neither used nor moved."""
+    """Context in which batch-norms normalize by the present batch and leave their own statistics unchanged."""
     norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
     before = [(norm.training, norm.track_running_stats) for norm in norms]
     for norm in norms:
@@ -77,13 +77,12 @@ def statistics_of_the_batch(module: nn.Module) -> Iterator[None]:
 
 
 def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
-    """Replace every batch-norm by one whose statistics span the processes; same names, same values.
+    """Replace every batch-norm in place by one with statistics over all processes; names and values stay.
 
-    CUDA takes torch's own SyncBatchNorm (timm's, where an activation is part of the layer), other devices
-    `ProcessBatchNorm2d`. The module is changed in place; one that is so already stays.
+    CUDA uses torch's SyncBatchNorm (timm's for layers with an activation), other devices `ProcessBatchNorm2d`.
 
     Raises:
-        InputError: a batch-norm is of a kind whose statistics would stay in its process.
+        InputError: a kind of batch-norm has no replacement.
     """
     spanning = (ProcessBatchNorm2d, nn.SyncBatchNorm)
     norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
@@ -108,6 +107,6 @@ def _spanning(norm: nn.Module) -> type[ProcessBatchNorm2d]:
     if isinstance(norm, nn.BatchNorm2d) and type(norm).__name__ == "BatchNormAct2d":
         return ProcessBatchNormAct2d
     raise InputError(
-        f"the encoder has a {type(norm).__name__}, whose statistics would stay in one process; train it in one "
-        "(HISTO_MONAI_RANKS=1), or choose another encoder"
+        f"encoder.name: statistics of its {type(norm).__name__} cannot span several processes. Fix: set "
+        "HISTO_MONAI_RANKS=1, or choose another encoder."
     )

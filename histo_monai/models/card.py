@@ -1,4 +1,4 @@
-"""What a reader must know of a model before using it, from the description beside its weights."""
+"""Facts of a model card, from the description beside its weights."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 INTENDED = (
-    "For research on slides like those that it was trained on. It was not tested on other scanners, stains or "
-    "laboratories unless its results say so, and it decides nothing about a patient."
+    "Research on slides like the training slides. Other scanners, stains and laboratories are untested unless the "
+    "results name them. Not for decisions about patients."
 )
 _UNTRAINED = ("random", "pretrained")
-"""Methods that leave the weights as they were at the start."""
+"""Methods without training."""
 
 CARD_SHAPE = {
     "kind": str,
@@ -31,11 +31,11 @@ CARD_SHAPE = {
     "metrics?": ({str: object}, None),
     "params?": ({"stain_jitter?": (float, None)}, None),
 }
-"""Shape of the argument of `model_facts`, see `utils.storage.shapes`."""
+"""Shape (`utils.storage.shapes`) of the argument of `model_facts`."""
 
 
 def pretraining(about: Mapping[str, Any]) -> str:
-    """What a model's encoder learned from, in words; `about` as below."""
+    """Pretraining of a model's encoder, in words; `about` as in `model_facts`."""
     if about["method"] in _UNTRAINED:
         return "none"
     return f"{about['method']} on slides of {about['corpus']} ({about['source']})"
@@ -53,7 +53,7 @@ def license_limits(license: str | None) -> str:
 
 
 def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
-    """What is asked -> the answer, in the order of a model card.
+    """Question -> answer, in the order of a model card.
 
     Args:
         about: the JSON of an encoder, a fine-tuned model or a student.
@@ -76,19 +76,21 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     facts = {
         "gives": gives,
         "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1",
-        "network": f"{part}{encoder['name']}, started from {start}",
+        "network": f"{part}{encoder['name']}, initialized from {start}",
         "pretraining": pretraining(about),
     }
     if about["kind"] != "encoder":
         num_labels = metrics.get("num_labels", metrics.get("num_labeled", "—"))
         facts["labels"] = f"{num_labels} of {about.get('dataset')} (alpha {about.get('alpha')})"
-    seen = "simulated H&E, no real slide" if about["source"] == "phantom" else "those of its training slides"
-    seen += ", and what the weights that it started from had seen" if weights else ""
-    stain = (about.get("params") or {}).get("stain_jitter")
-    shifted = f"; shifted in training by up to {stain:g}" if stain else ""
+    stains = (
+        "simulated H&E, no real slide" if about["source"] == "phantom" else "stains of its training slides"
+    )
+    stains += ", and stains of the initial weights' training" if weights else ""
+    jitter = (about.get("params") or {}).get("stain_jitter")
+    shifted = f"; training jitter up to {jitter:g}" if jitter else ""
     return {
         **facts,
-        "stains seen": f"{seen}{shifted}",
+        "stains used in training": f"{stains}{shifted}",
         "validation": ", ".join(
             f"{key.removeprefix('validation_')} {value}"
             for key, value in metrics.items()

@@ -1,4 +1,4 @@
-"""What the JSON beside a model may say: one table of keys for each kind, checked before anything is built from it."""
+"""Checks of the JSON beside a model, before anything is built from it."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import Any
 from histo_monai.slides.annotations.content import is_plain
 from histo_monai.utils.errors import InputError
 
-KEPT = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
-"""Keys of an encoder that a model that started from it has, too."""
+COPIED_KEYS = ("method", "head", "architecture", "mpps", "encoder", "source", "corpus")
+"""Keys of an encoder's description that task models copy."""
 
 
 def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
-    """Refuse what is no encoder to fine-tune from.
+    """Refuse a description of anything but an encoder to fine-tune.
 
     Args:
-        heads: known ones, by name.
+        heads: known heads, by name.
         path: of the model, for the message.
 
     Raises:
-        InputError: names the file, the key, what stands there and what was expected.
+        InputError: names file, key, value and expected value.
     """
     if description.get("kind") != "encoder" or description.get("head") not in list(heads):
-        raise InputError(f"{path}: not an encoder to fine-tune from; run the pretrain stage again")
-    _check(description, {**dict.fromkeys(KEPT, _ANYTHING), "mpps": _MPPS, "patch_px": _SIDE}, path)
+        raise InputError(f"{path}: not an encoder to fine-tune. Fix: run the stage pretrain again.")
+    _check(description, {**dict.fromkeys(COPIED_KEYS, _ANYTHING), "mpps": _MPPS, "patch_px": _SIDE}, path)
     _check_architecture(description, path)
 
 
 def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
-    """Refuse what is no fine-tuned model and no student.
+    """Refuse a description of anything but a fine-tuned model or student.
 
     Args:
-        heads: known ones, by name.
+        heads: known heads, by name.
         path: of the model, for the message.
 
     Raises:
-        InputError: as `check_encoder`.
+        InputError: names file, key, value and expected value.
     """
     if description.get("kind") == "encoder":
         raise InputError(
-            f"{path}: an encoder alone, not a fine-tuned model; name model.safetensors of such a model or a student"
+            f"{path}: an encoder, not a fine-tuned model. Fix: name model.safetensors of a fine-tuned model or student."
         )
     if description.get("kind") != "task model" or description.get("head") not in list(heads):
-        raise InputError(f"{path}: not a fine-tuned model; run the finetune stage again")
-    keys = {**dict.fromkeys(KEPT, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
+        raise InputError(f"{path}: not a fine-tuned model. Fix: run the stage finetune again.")
+    keys = {**dict.fromkeys(COPIED_KEYS, _ANYTHING), "classes": _CLASSES, "patch_px": _SIDE, "mpp": _MPP}
     _check(description, keys, path)
     _check_architecture(description, path)
 
@@ -66,8 +66,8 @@ def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Pat
         if key not in description or not holds(description[key]):
             given = repr(description[key])[:80] if key in description else "nothing"
             raise InputError(
-                f"{path.with_suffix('.json')}: {section}{key} is {given}, expected {expected}; "
-                "run the stage that makes it again"
+                f"{path.with_suffix('.json')}: {section}{key} is {given}, expected {expected}. "
+                "Fix: run the stage that makes it again."
             )
 
 
@@ -121,7 +121,7 @@ _SIDE: _Rule = (
     lambda value: type(value) is int and 0 < value < 2**16,
 )
 _CLASSES: _Rule = (
-    "names of classes, one line each, none twice and none empty, or null for a score",
+    "distinct class names of one line each, or null for a score",
     _are_classes,
 )
 _ENCODER: dict[str, _Rule] = {
@@ -132,7 +132,7 @@ _ENCODER: dict[str, _Rule] = {
         lambda value: type(value) is int and 0 < value < 2**20,
     ),
     "stages": (
-        "after how many stages it ends, at least 1, or null for all of it",
+        "a number of stages, at least 1, or null for full depth",
         lambda value: value is None or (type(value) is int and value > 0),
     ),
     "side": (
@@ -142,5 +142,5 @@ _ENCODER: dict[str, _Rule] = {
     "arguments": ("arguments of timm by name, plain values, or null", _are_arguments),
     "mean": ("three numbers", _is_color),
     "std": ("three positive numbers", lambda value: _is_color(value) and min(value) > 0),
-    "weights": ("sha256 and license of the file that it started from, or null", _are_weights),
+    "weights": ("sha256 and license of the initial weights' file, or null", _are_weights),
 }

@@ -1,4 +1,4 @@
-"""The layers above the trunk in resolution sequence prediction (paper, section 3.1 and figure 2)."""
+"""Layers above the backbone in resolution sequence prediction (paper, section 3.1 and figure 2)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PAIR_FEATURES = 256
 
 
 class PairMLP(nn.Module):
-    """Two features side by side -> one vector of 256: 2 D -> 512 -> ReLU -> 256, shared by all pairs.
+    """Vector of 256 from two feature vectors: 2 D -> 512 -> ReLU -> 256, with common weights for all pairs.
 
     Args:
-        num_features: D of the encoder; the paper's has 512.
+        num_features: D of the encoder; 512 in the paper.
     """
 
     def __init__(self, num_features: int) -> None:
@@ -31,10 +31,10 @@ class PairMLP(nn.Module):
 
 
 class OrderHead(nn.Module):
-    """Features of three patches in some order -> logits over the 3! = 6 orders: 768 -> 128 -> ReLU -> 6.
+    """Logits over the 3! = 6 orders from features of three patches: 768 -> 128 -> ReLU -> 6.
 
-    The pairs are (1, 2), (1, 3), (2, 3) of the order in which the patches come. The pair MLP is handed over at each
-    call, since it belongs to the encoder: fine-tuning keeps it and drops this head.
+    Pairs are (1, 2), (1, 3), (2, 3) in the order of the patches. The pair MLP is an argument of each call, since
+    fine-tuning keeps it and drops this head.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class OrderHead(nn.Module):
         )
 
     def forward(self, features: torch.Tensor, pair_mlp: PairMLP) -> torch.Tensor:
-        """(N, 3, D) -> (N, 6), float32 whatever autocast does."""
+        """(N, 3, D) -> (N, 6), float32 under autocast too."""
         pairs = [
             at_full_precision(pair_mlp, features[:, i], features[:, j])
             for i, j in itertools.combinations(range(3), 2)

@@ -1,4 +1,4 @@
-"""Layers that compute as torch's do, in a precision or an order of memory that suits where they are."""
+"""Layers with torch's results, in a suitable precision or memory order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import fx, nn
 
 
 def at_full_precision(layers: nn.Module, *features: torch.Tensor) -> torch.Tensor:
-    """What `layers` give in the type of their own weights, whatever autocast does around them.
+    """Outputs of `layers` in the dtype of their weights, also under autocast.
 
     bfloat16 has 8 significant bits, too few for logits and scores.
 
     Args:
-        layers: with parameters of one floating type, float32 as a rule.
-        features: of any floating type; a trunk under autocast gives bfloat16.
+        layers: with parameters of one floating type, usually float32.
+        features: of any floating type; bfloat16 from a backbone under autocast.
     """
     dtype = next(layers.parameters()).dtype
     with torch.autocast(features[0].device.type, enabled=False):
@@ -25,20 +25,20 @@ def at_full_precision(layers: nn.Module, *features: torch.Tensor) -> torch.Tenso
 
 
 class MaxPool2d(nn.MaxPool2d):
-    """`nn.MaxPool2d`, the same values and gradients; on a CPU in a quarter to half of the time.
+    """`nn.MaxPool2d` with equal values and gradients, in a quarter to half of the time on a CPU.
 
     Input  (N, C, H, W), of any floating type
-    Output as of `nn.MaxPool2d`, in the order of memory of the input
+    Output as of `nn.MaxPool2d`, in the memory order of the input
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """See the class."""
+        """Maxima of a batch of maps."""
         return _max_pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 @fx.wrap
 def _max_pool(x: torch.Tensor, *settings: Any) -> torch.Tensor:
-    """Through channels-last, in which torch has vector instructions."""
+    """Maxima by way of channels-last, for which torch has vector instructions."""
     if x.device.type != "cpu" or not x.is_contiguous():
         return F.max_pool2d(x, *settings)
     if x.requires_grad and torch.is_grad_enabled():
@@ -48,7 +48,7 @@ def _max_pool(x: torch.Tensor, *settings: Any) -> torch.Tensor:
 
 
 class _ThroughChannelsLast(torch.autograd.Function):
-    """There and not back: the gradients' loop is the faster one in plain order."""
+    """Forward pass in channels-last; backward in contiguous order, which is faster."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, *settings: Any) -> torch.Tensor:

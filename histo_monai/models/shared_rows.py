@@ -1,8 +1,8 @@
-"""One batch in several processes: each encodes a share of its rows, and all of them have all features.
+"""One batch in several processes: each process encodes some rows, and all processes have all features.
 
-What a method of training does with views, guesses, mixtures, thresholds and losses it does in every process, on the
-whole batch, with the same numbers; so none of it knows how many processes there are. Encoders, where the time goes, see
-rows of their own. Pixels are read in shares, too, and exchanged as they come from the slides.
+Views, pseudo labels, mixtures, thresholds and losses are computed in every process on the whole batch, with equal
+results. So methods need no code for several processes. Only encoders, which take most time, divide rows. Pixels are
+read in parts, too, and exchanged after reading.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from histo_monai.models.encoder import Encoder
 
 
 class SharedRows:
-    """The encoders of what trains, shared by the processes of `torch.distributed`; one process has nothing to share.
+    """Division of a network's encoder passes over the processes of `torch.distributed`; no effect in one process.
 
     Batch-norms span the processes from then on.
 
     Args:
-        network: what trains, and what guesses for it, in evaluation mode or not; on its device.
+        network: trained modules and their averaged copies, on their device.
 
     Raises:
-        InputError: see `synchronise_batchnorm`.
+        InputError: a kind of batch-norm cannot span processes.
     """
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
@@ -43,7 +43,7 @@ class SharedRows:
 
     @contextmanager
     def divided(self) -> Iterator[None]:
-        """Encoders that are called in it take a share of the rows each, and give the features of all of them."""
+        """Context in which encoders compute a part of the rows in each process and return the features of all rows."""
         hooks: list[Any] = []
         for encoder in self._encoders:
             rows: list[int] = []
@@ -56,30 +56,30 @@ class SharedRows:
                 hook.remove()
 
     def all_rows(self, own: torch.Tensor) -> torch.Tensor:
-        """Rows of this process, as many as each other one has -> those of all, in their order, without gradient."""
+        """Rows of all processes in rank order, without gradient; each process has an equal number."""
         return own if self._num == 1 else _gathered(own, self._num * len(own))
 
     def sum_gradients(self) -> None:
-        """After `backward`: of encoders the sum over the processes; of all else the mean, which is what each has."""
+        """Sum encoder gradients over the processes and average all other gradients, after `backward`."""
         if self._num == 1:
             return
         of_encoders = {id(part) for encoder in self._encoders for part in encoder.parameters()}
-        found = [
+        gradients = [
             (part.grad, 1 if id(part) in of_encoders else self._num)
             for part in self._parameters
             if part.grad is not None
         ]
-        if not found:
+        if not gradients:
             return
-        flat = torch.cat([gradient.flatten() for gradient, _ in found])
+        flat = torch.cat([gradient.flatten() for gradient, _ in gradients])
         dist.all_reduce(flat)
-        summed = flat.split([gradient.numel() for gradient, _ in found])
-        for (gradient, times), total in zip(found, summed, strict=True):
+        summed = flat.split([gradient.numel() for gradient, _ in gradients])
+        for (gradient, times), total in zip(gradients, summed, strict=True):
             gradient.copy_(total.view_as(gradient) / times)
 
 
-def share_of(rank: int, num_ranks: int, num: int) -> slice:
-    """Rows of a process: contiguous, one more for the first `num % num_ranks` of them (as `numpy.array_split`)."""
+def rows_of_rank(rank: int, num_ranks: int, num: int) -> slice:
+    """Contiguous rows of a process; the first `num % num_ranks` processes have one more (as `numpy.array_split`)."""
     each, more = divmod(num, num_ranks)
     first = rank * each + min(rank, more)
     return slice(first, first + each + (rank < more))
@@ -88,7 +88,7 @@ def share_of(rank: int, num_ranks: int, num: int) -> slice:
 def _take_own(rows: list[int]) -> Any:
     def hook(module: nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
         rows[:] = [len(inputs[0])]
-        return (inputs[0][share_of(dist.get_rank(), dist.get_world_size(), len(inputs[0]))],)
+        return (inputs[0][rows_of_rank(dist.get_rank(), dist.get_world_size(), len(inputs[0]))],)
 
     return hook
 
@@ -101,25 +101,25 @@ def _give_all(rows: list[int]) -> Any:
 
 
 class _AllRows(torch.autograd.Function):
-    """Rows of all processes. Each computes the same loss of them, so the gradient of its own rows is here already."""
+    """Rows of all processes. Every process computes an equal loss, so the gradient of its own rows is local."""
 
     @staticmethod
     def forward(ctx: Any, own: torch.Tensor, num: int) -> torch.Tensor:
-        ctx.share = share_of(dist.get_rank(), dist.get_world_size(), num)
+        ctx.rows = rows_of_rank(dist.get_rank(), dist.get_world_size(), num)
         return _gathered(own, num)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradients[0][ctx.share].contiguous(), None
+        return gradients[0][ctx.rows].contiguous(), None
 
 
 def _gathered(own: torch.Tensor, num: int) -> torch.Tensor:
-    """Shares of equal length, the last rows of the shorter ones of no meaning, are exchanged and put together."""
+    """Rows of all processes in rank order; shorter parts are padded for the exchange."""
     num_ranks = dist.get_world_size()
     longest = -(-num // num_ranks)
     padded = own.new_zeros((longest, *own.shape[1:]))
     padded[: len(own)] = own
     parts = [torch.empty_like(padded) for _ in range(num_ranks)]
     dist.all_gather(parts, padded)
-    shares = [share_of(rank, num_ranks, num) for rank in range(num_ranks)]
-    return torch.cat([part[: share.stop - share.start] for part, share in zip(parts, shares, strict=True)])
+    of_ranks = [rows_of_rank(rank, num_ranks, num) for rank in range(num_ranks)]
+    return torch.cat([part[: rows.stop - rows.start] for part, rows in zip(parts, of_ranks, strict=True)])

@@ -1,4 +1,4 @@
-"""What a pretraining starts from: an encoder by name, and the file of its weights where there is one."""
+"""Encoder at the start of a pretraining, with optional weights of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from histo_monai.utils.storage import file_sha256
 
 
 class Started(NamedTuple):
-    """An encoder, and the tensors of the pair MLP that its file brings; None where it brings none."""
+    """Encoder, and tensors of the file's pair MLP, or None."""
 
     encoder: Encoder
     pair_mlp: Tensors | None
@@ -27,19 +27,18 @@ class Started(NamedTuple):
 
 @dataclass(frozen=True)
 class EncoderStart:
-    """The section `encoder` of params, as networks take it.
+    """Section `encoder` of params.
 
     Attributes:
-        name: see `build_encoder`.
-        weights: file that is loaded; None leaves the random initialization.
+        name: architecture, as in `build_encoder`.
+        weights: file to load; None: random initialization.
         sha256: of the file, hexadecimal.
         license: of the weights, in words, for the record.
-        mean: of R, G, B at full scale 0..1, with `std`. None takes 0.5 each without weights; with weights, what those
-            published for the architecture were trained with (files of RSP's published code and of this project: their
-            own).
-        std: likewise.
-        arguments: of timm that the architecture is built with, beside those of its name.
-        side: input side, to which patches are resized; None: the side that published weights were trained at, or the
+        mean: of R, G, B in 0..1. None without weights: 0.5 each. None with weights: of the architecture's published
+            weights; RSP's published files and this project's files bring their own.
+        std: standard deviation, with defaults as `mean`.
+        arguments: of timm's `create_model`, which override the table's.
+        side: input side in px, to which patches are resized. None: the side in the table of published encoders, or the
             side of the patches for other names.
     """
 
@@ -54,7 +53,7 @@ class EncoderStart:
 
     @classmethod
     def of(cls, settings: EncoderSettings) -> Self:
-        """As params set it."""
+        """Start from params."""
         weights = None if settings.weights is None else Path(settings.weights)
         return cls(**{**asdict(settings), "weights": weights})
 
@@ -64,15 +63,15 @@ class EncoderStart:
         )
 
     def without_weights(self) -> Self:
-        """The same architecture at its random initialization."""
+        """Start of the same architecture at its random initialization."""
         return replace(self, weights=None, sha256=None, license=None)
 
     def build(self, img_px: int) -> Started:
-        """The encoder for patches of a side.
+        """Encoder for patches of side `img_px`.
 
         Raises:
-            InputError: the name is unknown or does not go with the side; the file is missing, not whole, not the one
-                of `sha256`, or does not fit; nothing tells its digest.
+            InputError: the name is unknown or does not fit the side; or the file is missing, damaged, does not fit, or
+                has another digest than `sha256`, or `sha256` is not set.
         """
         if self.weights is None:
             return Started(self._built(img_px, self.mean or HALF, self.std or HALF), None)
@@ -88,20 +87,21 @@ class EncoderStart:
         return Started(encoder, fitted.pair_mlp)
 
     def checked_digest(self, path: Path) -> str:
-        """SHA-256 of a file of weights, which is the one that was asked for.
+        """SHA-256 of a weights file, equal to `sha256`.
 
         Raises:
-            InputError: it is missing or no file of weights; or not the one of `sha256`, which may not be set.
+            InputError: the file is missing, no weights file, or has another digest than `sha256`; or `sha256` is not
+                set.
         """
         check_file(path)
         digest = file_sha256(path)
         if self.sha256 is None:
             raise InputError(
-                f"{path}: encoder.sha256 is not set; set it to {digest}, so that another file trains anew"
+                f"{path}: encoder.sha256 is not set, so a changed file would not retrain. Fix: set it to {digest}."
             )
         if digest != self.sha256.lower():
             raise InputError(
-                f"{path}: its SHA-256 is {digest}, not {self.sha256} as encoder.sha256 says; fetch it again, or "
-                "set that"
+                f"{path}: SHA-256 is {digest}, but encoder.sha256 is {self.sha256}. Fix: download the file again, or "
+                "change encoder.sha256."
             )
         return digest

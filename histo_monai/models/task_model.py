@@ -1,4 +1,4 @@
-"""The networks that are fine-tuned: a pretrained trunk and the head that its method brings (paper, section 3.2)."""
+"""Fine-tuned networks: pretrained backbone and head (paper, section 3.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from histo_monai.models.checkpoint import load_into, load_model, read_description
-from histo_monai.models.description import KEPT, check_encoder, check_task_model
+from histo_monai.models.description import COPIED_KEYS, check_encoder, check_task_model
 from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads import PAIR_FEATURES, PairMLP
 from histo_monai.models.layers import at_full_precision
@@ -18,10 +18,10 @@ from histo_monai.utils.errors import InputError
 
 
 class PairHead(nn.Module):
-    """The head over features of RSP: pair MLP and a linear layer over three pairs, 768 -> K.
+    """Head over features of RSP: pair MLP and a linear layer over three pairs, 768 -> K.
 
-    In fine-tuning the three branches see the same image, so all three pairs are (h, h) and give the same 256 numbers:
-    they are computed once and repeated. Outputs and gradients are those of the network with three branches.
+    In fine-tuning all three branches have one image, so the three pairs (h, h) have equal 256 numbers: computed once
+    and repeated. Outputs and gradients equal the network with three branches.
 
     Args:
         num_features: D of the encoder.
@@ -34,7 +34,7 @@ class PairHead(nn.Module):
         self.linear = nn.Linear(3 * PAIR_FEATURES, num_outputs)
 
     def before_linear(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, D) -> (N, 768), what the linear layer sees."""
+        """(N, D) -> (N, 768), input of the linear layer."""
         return at_full_precision(self.pair_mlp, features, features).repeat(1, 3)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -55,7 +55,7 @@ class LinearHead(nn.Module):
         self.linear = nn.Linear(num_features, num_outputs)
 
     def before_linear(self, features: torch.Tensor) -> torch.Tensor:
-        """What the linear layer sees: the features."""
+        """Input of the linear layer: the features."""
         return features
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -65,17 +65,16 @@ class LinearHead(nn.Module):
 
 _LINEAR = "linear"
 HEADS: dict[str, type[PairHead] | type[LinearHead]] = {"pair": PairHead, _LINEAR: LinearHead}
-"""Name in the description of an encoder -> head. Parts of a head that are pretrained have the encoder's names."""
+"""Name in the description of an encoder -> head. Pretrained parts of a head have the encoder's names."""
 
 
 class TaskModel(nn.Module):
-    """Patches -> outputs of the task: logits of K classes, or K = 1 score.
+    """Outputs of a task from patches: logits of K classes, or K = 1 score.
 
     Input  (N, 3, H, W), float32, 0..1
-    Output (N, K), float32 whatever autocast does
+    Output (N, K), float32 under autocast too
 
     Args:
-        encoder: becomes part of it.
         head: a name in `HEADS`.
         num_outputs: K.
     """
@@ -86,7 +85,7 @@ class TaskModel(nn.Module):
         self.head = HEADS[head](encoder.num_features, num_outputs)
 
     def parameter_groups(self, lr: float, backbone_lr_factor: float) -> list[dict[str, Any]]:
-        """For an optimizer: head and trunk, the latter at a part of the rate; one group where they have the same."""
+        """Parameter groups of head and backbone with their learning rates; one group for equal rates."""
         if backbone_lr_factor == 1.0:
             return [{"params": list(self.parameters()), "lr": lr}]
         return [
@@ -100,14 +99,14 @@ class TaskModel(nn.Module):
 
 
 def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
-    """A model to fine-tune: all that the encoder's file holds is loaded, the rest is random (`torch.manual_seed`).
+    """Model to fine-tune, with the tensors of the encoder's file; all others are random (`torch.manual_seed`).
 
     Args:
         path: encoder.safetensors of a pretraining.
         num_outputs: K.
 
     Returns:
-        The model and the description of the encoder.
+        Model, and description of the encoder.
 
     Raises:
         InputError: the file is missing, damaged, or not an encoder of this version; names it.
@@ -122,7 +121,7 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
     for part in rest:
         if part not in parts:
             raise InputError(
-                f"{path}: a head {description['head']!r} has no {part}; run the pretrain stage again"
+                f"{path}: head {description['head']!r} has no {part}. Fix: run the stage pretrain again."
             )
         load_into(parts[part], state, f"{part}.", path)
     return model, description
@@ -131,16 +130,16 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
 def first_stages(
     model: TaskModel, description: Mapping[str, Any], stages: int
 ) -> tuple[TaskModel, dict[str, Any]]:
-    """A model that ends after some stages of another's encoder, and the description of what it starts from.
+    """Model with the first stages of an encoder, and the description of its start.
 
-    Its head is linear and random (`torch.manual_seed`): another, and what is pretrained of it, fits a whole encoder.
+    The head is linear and random (`torch.manual_seed`); pretrained head parts fit the full depth only.
 
     Args:
-        model: as `from_encoder` gives it; its encoder is used, not copied.
-        stages: how many, see `Encoder.end_after`.
+        model: from `from_encoder`; its encoder is used, not copied.
+        stages: number of stages.
 
     Raises:
-        InputError: see `Encoder.end_after`.
+        InputError: the encoder has fewer stages, or none.
     """
     model.encoder.end_after(stages)
     shorter = TaskModel(model.encoder, _LINEAR, model.head.linear.out_features)
@@ -148,7 +147,7 @@ def first_stages(
 
 
 def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
-    """A fine-tuned model or a student, as its stage wrote it, and its description.
+    """Fine-tuned model or student from its file, and its description.
 
     Raises:
         InputError: the file is missing, damaged, or not a model of a task; names it.
@@ -161,10 +160,10 @@ def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
 
 
 def task_model_from(path: Path) -> tuple[TaskModel, dict[str, Any]]:
-    """The network that a JSON beside a fine-tuned model or a student describes, its weights random, and the JSON.
+    """Network of a model's JSON with random weights, and the JSON's content.
 
     Raises:
-        InputError: the JSON is missing, not as it was saved, or not of a model of a task; names it.
+        InputError: the JSON is missing, changed, or not of a fine-tuned model or student; names it.
     """
     description = read_description(path)
     return _task_model(description, path), description
@@ -177,10 +176,10 @@ def _task_model(description: Mapping[str, Any], path: Path) -> TaskModel:
 
 
 def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
-    """The encoder of a pretraining, or that of a fine-tuned model or a student, and the description of the file.
+    """Encoder of a pretraining, fine-tuned model or student, and the description of the file.
 
     Raises:
-        InputError: the file is missing, damaged, or none of these; names it.
+        InputError: the file is missing, damaged, or of another kind; names it.
     """
     path = Path(path)
     state, description = load_model(path)
@@ -199,24 +198,23 @@ def _encoder(description: Mapping[str, Any], path: Path) -> Encoder:
 
 
 def num_outputs(classes: list[str] | None) -> int:
-    """One output per class; one for a score, where there are no classes."""
+    """Number of outputs: one per class, or one for a score."""
     return len(classes) if classes else 1
 
 
 def describe_task_model(
     encoder: Mapping[str, Any], *, classes: list[str] | None, patch_px: int, mpp: float | None
 ) -> dict[str, Any]:
-    """What a model of a task is, for the JSON beside it.
+    """Description of a task model, for the JSON beside it.
 
     Args:
-        encoder: the description of what it started from.
-        classes: their names by number; None for a score.
-        patch_px: side of the patches that it sees.
-        mpp: their resolution, µm/px; None where it is not known or not one.
+        encoder: description of the start.
+        classes: names by number; None for a score.
+        mpp: resolution of the patches, µm/px; None where unknown or not unique.
     """
     return {
         "kind": "task model",
-        **{name: encoder[name] for name in KEPT},
+        **{name: encoder[name] for name in COPIED_KEYS},
         "classes": classes,
         "patch_px": patch_px,
         "mpp": mpp,

@@ -1,4 +1,4 @@
-"""Teacher and student of consistency training: two heads over one frozen trunk (paper, section 3.3)."""
+"""Teacher and student of consistency training: two heads over one frozen backbone (paper, section 3.3)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from histo_monai.models.task_model import TaskModel
 
 
 class TeacherStudent(nn.Module):
-    """Both start from a fine-tuned model. Its trunk is frozen, so the two share it: features are computed once.
+    """Teacher and student heads of a fine-tuned model over its frozen backbone.
 
-    The trunk and the teacher do not train and are always in evaluation mode: no statistic of a batch-norm moves.
+    Backbone and teacher are always in evaluation mode: batch-norm statistics stay.
 
     Args:
         model: the fine-tuned model; its head becomes the student's.
@@ -28,7 +28,7 @@ class TeacherStudent(nn.Module):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode reaches the student alone."""
+        """Set the mode of the student alone."""
         super().train(mode)
         self.encoder.eval()
         self.teacher.eval()
@@ -36,7 +36,7 @@ class TeacherStudent(nn.Module):
 
     @torch.no_grad()
     def features(self, patches: torch.Tensor) -> torch.Tensor:
-        """(N, 3, H, W) -> (N, D) of the frozen encoder."""
+        """(N, 3, H, W) -> (N, D) of the frozen backbone."""
         return self.encoder(patches)
 
     def replace_teacher(self) -> None:

@@ -1,1 +1,1 @@
-"""From params.yaml to results: stages, commands and what they share. Only this package reads params and knows paths."""
+"""Stages, commands, params and paths. Only this package reads params.yaml and knows the project's paths."""

@@ -1,4 +1,4 @@
-"""The command line: stages, commands and their options."""
+"""Command-line parser: stages, commands and their options."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from histo_monai import __version__
 from histo_monai.data.readers.registry import DATASETS
 
 STAGES = {
-    "code": "digest the files of code that each stage runs, for DVC",
-    "phantom": "simulate a cohort of slides in the official layout of the dataset",
-    "index": "find tissue, split the slides, draw the centers of the patches",
-    "check": "look whether all is there that later stages need, and write a page to see it on",
-    "pretrain": "learn an encoder from unlabeled slides",
-    "finetune": "train encoder and head on a fraction of the labels",
+    "code": "write digests of the code files that each stage uses, for DVC",
+    "phantom": "simulate slides and patches in the dataset's official layout",
+    "index": "find tissue, split slides by patient, select patch centers, audit leakage",
+    "check": "check the inputs of all later stages and write a page of slides, tissue and labels",
+    "pretrain": "pretrain an encoder on unlabeled slides",
+    "finetune": "fine-tune encoder and head on the fraction alpha of the labels",
     "consistency": "train a student on labeled and unlabeled patches",
-    "evaluate": "predict validation and test patches: metrics with intervals",
+    "evaluate": "predict validation and test patches; write metrics with intervals",
     "heatmap": "map whole slides: scores, TIFF, overlays, GeoJSON",
-    "aggregate": "from maps to slides: features, SVM, slide AUC, lesion FROC",
-    "embed": "see whole slides with an encoder as it is: one vector for each patch of tissue",
-    "mil": "learn from the labels of slides alone: attention pooling, cross-fitted",
-    "compare": "put all methods, encoders, students and seeds into one table, with paired tests between any two",
-    "report": "write one page of the whole run, with charts and a viewer of slides, which opens from disk",
+    "aggregate": "diagnose slides from maps: features, SVM, slide AUC, lesion FROC",
+    "embed": "write encoder features of whole slides, one vector per tissue patch",
+    "mil": "learn from slide labels: attention pooling, cross-fitted",
+    "compare": "compare all methods, encoders, students and seeds in one table with paired tests",
+    "report": "write the report page of the run, with charts and a slide viewer; opens without a server",
 }
 COMMANDS = {
-    "init": "make a project in a new folder: params, pipeline, docs; run by the installed package, no clone needed",
-    "doctor": "look whether this machine and this project are ready to run: PASS, WARN or FAIL, and the remedy",
-    "map": "map slides of your own choice with a model: scores, TIFF, overlay, GeoJSON",
-    "features": "see slides of your own choice with an encoder: HDF5 as CLAM and TRIDENT read",
-    "encoders": "list published encoders: architecture, input, output, license, and where to request the weights",
-    "export": "a model for use elsewhere: MONAI bundle, ONNX, or the bare trunk for torchvision and timm",
-    "import": "a bundle that MONAI has trained on, or a state dict, as a model that all commands take",
-    "suggest": "write the regions most worth labeling next as GeoJSON",
-    "convert": "turn outlines of ASAP (.xml) into those of QuPath (.geojson), and back",
-    "curves": "draw all experiments together: metrics against labels, mu and n_aug, and the labels saved",
-    "verify": "check that models, metrics and maps are what was written, and made from what lies here; offline",
+    "init": "create a project folder with params, pipeline and docs; it needs no clone",
+    "doctor": "check machine and project before a run: PASS, WARN or FAIL, each with a fix",
+    "map": "map any slides with a model: scores, TIFF, overlay, GeoJSON",
+    "features": "write encoder features of any slides, in the HDF5 layout of CLAM and TRIDENT",
+    "encoders": "list published encoders: architecture, input, output, license, and where to request weights",
+    "export": "export a model as MONAI bundle or ONNX, or its backbone for torchvision and timm",
+    "import": "convert a MONAI bundle or a state dict into a model file for all commands",
+    "suggest": "write the regions to label next, as GeoJSON",
+    "convert": "convert ASAP outlines (.xml) to QuPath outlines (.geojson), and back",
+    "curves": "plot metrics of all experiments against labels, mu and n_aug, and the labels saved",
+    "verify": "check models, metrics and maps against their recorded digests and inputs, offline",
 }
 _EXAMPLES = {
     "init": "myslides --dataset own",
@@ -54,21 +54,21 @@ _EXAMPLES = {
     "verify": "data/",
     "report": "--serve",
 }
-_CHOSEN = "; that of the model in data/models/chosen where not given"
+_CHOSEN = "; default: recommended model (data/models/chosen)"
 _WITH_STUDENT = ("consistency", "evaluate", "heatmap", "aggregate", "suggest")
 _WITH_SEED = ("finetune", "mil", *_WITH_STUDENT)
 _WITH_METHOD = ("pretrain", "embed", *_WITH_SEED)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line, with a subcommand for each stage and command."""
+    """Parser with one subcommand per stage and command."""
     parser = argparse.ArgumentParser(
         prog="histo-monai",
-        description="Few labels, many slides. Each stage reads params.yaml in the current folder and writes below "
-        "data/; `dvc repro` runs them in order. Commands look at what stages have left.",
+        description="Deep learning on slides with few labels. Each stage reads params.yaml in the current folder "
+        "and writes to data/. `dvc repro` runs all stages in order. Commands use their results.",
     )
     parser.add_argument("--version", action="version", version=f"histo-monai {__version__}")
-    shtab.add_argument_to(parser, help="print a script that completes commands and options in a shell")
+    shtab.add_argument_to(parser, help="print a shell completion script")
     stages = parser.add_subparsers(dest="name", required=True, metavar="STAGE|COMMAND")
     for name, text in (STAGES | COMMANDS).items():
         stage = stages.add_parser(name, help=text, description=text, epilog=f"example: {_example(name)}")
@@ -82,12 +82,12 @@ def build_parser() -> argparse.ArgumentParser:
                 dest="encoder",
                 metavar="SEED",
                 type=int,
-                help="one of `pretraining_seeds` in params.yaml; needed where there are several",
+                help="one of `pretraining_seeds` in params.yaml; required if params.yaml names several",
             )
         if name in _WITH_STUDENT:
             stage.add_argument(
                 "--student",
-                help="one of `semisupervised_methods` in params.yaml; needed where there are several",
+                help="one of `semisupervised_methods` in params.yaml; required if params.yaml names several",
             )
         if name in _WITH_SEED:
             stage.add_argument(
@@ -101,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _example(name: str) -> str:
-    """A call as one would type it."""
+    """An example call of a stage or command."""
     of_run = "--method rsp_moco" * (name in _WITH_METHOD)
     of_run += " --student spatial_neighbors" * (name in _WITH_STUDENT)
     of_run += " --seed 0" * (name in _WITH_SEED)
@@ -109,113 +109,120 @@ def _example(name: str) -> str:
 
 
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
-    """What a command takes beside params.yaml."""
+    """Add the options of the commands."""
     page = commands["report"]
     page.add_argument(
         "--serve",
         action="store_true",
-        help="show the page that is there, to this machine alone, until Ctrl-C",
+        help="serve the existing page on this machine until Ctrl-C",
     )
-    page.add_argument("--port", type=int, help="of --serve; any that is free where not given")
+    page.add_argument("--port", type=int, help="port of --serve; default: a free port")
     doctor, suggest, convert, curves, verify = (
         commands[name] for name in ("doctor", "suggest", "convert", "curves", "verify")
     )
     _add_options_of_slides(commands["map"], commands["features"])
     _add_options_of_projects_and_models(commands)
-    curves.add_argument("--all-commits", action="store_true", help="experiments of earlier commits too")
+    curves.add_argument("--all-commits", action="store_true", help="include experiments of earlier commits")
     curves.add_argument(
         "--score",
         type=float,
-        help="count the labels that each model needs for it; else for the best score seen",
+        help="target score of the labels needed; default: best score of any model",
     )
-    suggest.add_argument("--num", type=int, default=20, help="regions")
-    suggest.add_argument(
-        "--side-um", type=float, help="side of a region, µm; that of a patch where not given"
-    )
-    _output(
-        suggest, help="where to write; data/suggestions/<method>-<encoder>-<student>-<seed> where not given"
-    )
-    _file(convert, "source", help=".xml or .geojson")
-    _file(convert, "target", help=".geojson or .xml, not there yet")
+    suggest.add_argument("--num", type=int, default=20, help="number of regions")
+    suggest.add_argument("--side-um", type=float, help="side of a region, µm; default: side of a patch")
+    _output(suggest, help="output folder; default: data/suggestions/<method>-<encoder>-<student>-<seed>")
+    _file(convert, "source", help="annotation file, .xml or .geojson")
+    _file(convert, "target", help="new file, .geojson or .xml")
     _file(
         convert,
         "--slide",
-        help="that both are of: QuPath counts from the corner of its bounds, ASAP from its own",
+        help="slide of both files, to convert between the origins of QuPath (bounds) and ASAP (canvas)",
     )
     convert.add_argument(
-        "--origin", help="bounds or canvas: what source counts from, where not as its program"
+        "--origin", help="origin of SOURCE: bounds or canvas; default: the origin of its program"
     )
-    _folder(verify, "folders", nargs="*", default=["data"], metavar="FOLDER", help="data where not given")
+    _folder(
+        verify,
+        "folders",
+        nargs="*",
+        default=["data"],
+        metavar="FOLDER",
+        help="folders to check; default: data",
+    )
     for checking in (doctor, verify):
-        checking.add_argument("--json", action="store_true", help="for machines")
+        checking.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.ArgumentParser) -> None:
-    """What is asked of slides of one's own choice."""
+    """Add the options of `map` and `features`."""
     models = {
-        mapped: "model.safetensors of a fine-tuned model or a student; that of data/models/chosen where not given",
-        features: "encoder.safetensors of a pretraining, or model.safetensors of a fine-tuned model or a student",
+        mapped: "model.safetensors of a fine-tuned model or student; default: recommended model (data/models/chosen)",
+        features: "encoder.safetensors, or model.safetensors of a fine-tuned model or student",
     }
     for looking, model in models.items():
-        _file(looking, "slides", nargs="*", metavar="SLIDE", help="files of slides")
+        _file(looking, "slides", nargs="*", metavar="SLIDE", help="slide files")
         _file(looking, "--model", required=looking is features, help=model)
-        _output(looking, required=True, help="where to write; finished slides there are not looked at again")
+        _output(looking, required=True, help="output folder; slides already in it are skipped")
         _file(
             looking,
             "--manifest",
             metavar="CSV",
-            help="slides in a column path, µm per pixel of each in a column mpp",
+            help="csv of slides: column path, optional column mpp (µm/px)",
         )
-        looking.add_argument(
-            "--mpp", type=float, help="µm per pixel at full resolution, for slides that do not tell"
-        )
-    mapped.add_argument("--stride-um", type=float, help="side of a cell, µm; that of a patch where not given")
+        looking.add_argument("--mpp", type=float, help="use this µm/px if a file states no resolution")
+    mapped.add_argument("--stride-um", type=float, help="side of a map cell, µm; default: side of a patch")
     mapped.add_argument(
         "--positive-class",
         metavar="CLASS",
-        help="class whose probability is mapped; else tumor, or all where that is not one of two",
+        help="mapped class; default: tumor of two classes, else all classes",
     )
-    features.add_argument("--patch-px", type=int, help="side of a patch, px; as trained where not given")
+    features.add_argument("--patch-px", type=int, help="side of a patch, px; default: as in training")
+    features.add_argument("--patch-mpp", type=float, help="µm/px of a patch; default: finest of the training")
     features.add_argument(
-        "--patch-mpp", type=float, help="µm per pixel of a patch; the finest of the training where not given"
-    )
-    features.add_argument(
-        "--stride-um", type=float, help="from one patch to the next, µm; side by side where not given"
+        "--stride-um", type=float, help="distance between patches, µm; default: side of a patch"
     )
 
 
 def _add_options_of_projects_and_models(commands: Mapping[str, argparse.ArgumentParser]) -> None:
-    """What is made, taken along and brought back."""
+    """Add the options of `init`, `export` and `import`."""
     init, export, back = commands["init"], commands["export"], commands["import"]
     commands["encoders"].add_argument(
-        "names", nargs="*", metavar="NAME", help="encoders; all where not given"
+        "names", nargs="*", metavar="NAME", help="encoders to describe; default: all"
     )
-    _folder(init, "folder", help="not there yet, or empty")
+    _folder(init, "folder", help="new or empty folder")
     init.add_argument(
-        "--dataset", choices=list(DATASETS), help="that lies in data/raw; simulated slides where not given"
+        "--dataset", choices=list(DATASETS), help="dataset in data/raw; default: simulated slides"
+    )
+    _file(export, "model", help="model.safetensors of a fine-tuned model or student, or encoder.safetensors")
+    _folder(
+        export,
+        "--bundle",
+        metavar="FOLDER",
+        help="write a MONAI bundle that maps slides; models only",
     )
     _file(
-        export, "model", help="model.safetensors of a fine-tuned model or a student, or encoder.safetensors"
+        export,
+        "--onnx",
+        metavar="FILE",
+        help="write an ONNX graph: patches to probabilities, scores or features",
     )
-    _folder(export, "--bundle", metavar="FOLDER", help="a MONAI bundle, which maps slides; of models")
-    _file(export, "--onnx", metavar="FILE", help="patches to probabilities, scores or features, as a graph")
-    _file(export, "--trunk", metavar="FILE", help="the encoder alone, as torchvision or timm load it")
-    export.add_argument("--authors", help="of the model, for --bundle; not stated where not given")
-    _file(back, "source", help="a bundle, or a file of tensors (.pt, .safetensors, ...)")
-    _output(back, required=True, help="where to write")
-    _file(back, "--like", metavar="MODEL", help="of a file of tensors: a model whose description fits it")
+    _file(export, "--trunk", metavar="FILE", help="write the backbone as a torchvision or timm state dict")
+    export.add_argument("--authors", help="authors of the model, for --bundle")
+    _file(back, "source", help="MONAI bundle, or state dict (.pt, .safetensors, ...)")
+    _output(back, required=True, help="output folder")
+    _file(back, "--like", metavar="MODEL", help="model file with a matching architecture, for a state dict")
 
 
 def _output(command: argparse.ArgumentParser, **settings: Any) -> None:
-    """The folder that a command writes."""
+    """Add the output folder of a command."""
     _folder(command, "--output", dest="folder", metavar="FOLDER", **settings)
 
 
 def _file(command: argparse.ArgumentParser, name: str, **settings: Any) -> None:
-    """An argument that a shell completes by what lies on the disk."""
+    """Add an argument with file completion."""
     command.add_argument(name, **settings).complete = shtab.FILE  # type: ignore[attr-defined]
 
 
 def _folder(command: argparse.ArgumentParser, name: str, **settings: Any) -> None:
-    """An argument that a shell completes by the folders that there are."""
+    """Add an argument with folder completion."""
     command.add_argument(name, **settings).complete = shtab.DIRECTORY  # type: ignore[attr-defined]

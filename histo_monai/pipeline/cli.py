@@ -1,4 +1,4 @@
-"""argv -> stage or command: `python -m histo_monai <stage>`, run from the folder that holds params.yaml."""
+"""Entry point: command line -> stage or command, run in the folder with params.yaml."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from histo_monai.utils.storage import check_apart, claim
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a stage or command: 0 if all is well, 1 if not (bad input: with a line on stderr), 2 for a wrong call."""
+    """Run a stage or command; exit status 0: success, 1: error, one line on stderr; 2: wrong call; 130: interrupted."""
     escape_unencodable()
     parser = build_parser()
     if renamed := renamed_option(sys.argv[1:] if argv is None else argv):
         parser.error(renamed)
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("name")
-    arguments.pop("print_completion")  # has been acted upon
+    arguments.pop("print_completion")  # shtab has printed the script already
     if name in ("map", "features") and not (arguments["slides"] or arguments["manifest"]):
-        parser.error(f"{name}: no slide is named; give files, or a csv with a column path as --manifest")
+        parser.error(f"{name}: no slides. Fix: give slide files, or --manifest CSV with a column path")
     if arguments.get("port") is not None and not arguments["serve"]:
-        parser.error("report: --port is of --serve; name both, or neither to write the page anew")
+        parser.error("report: --port needs --serve. Fix: give both, or leave out --port")
     log_to_stderr()
     is_stage = name in STAGES and not arguments.pop("serve", False)
     keep_freed_memory()
@@ -67,11 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status or 0
 
 
-_SERVER = "histo_monai.reports.site.server"  # by name, as stages are: none of these runs its code
+_SERVER = "histo_monai.reports.site.server"  # imported by name, like stages: the stage does not depend on it
 
 
 def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..., int | None]:
-    """What a stage or command runs; `report --serve` shows what the stage has left."""
+    """Function that runs the stage or command; `report --serve` starts the server."""
     port = arguments.pop("port", None)
     if name in STAGES and not is_stage:
         return partial(importlib.import_module(_SERVER).serve, paths.REPORT, port)
@@ -82,7 +82,7 @@ def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..
 
 
 def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
-    """A stage holds the folder that it writes; under torchrun its first process does, for all of them."""
+    """Lock on the stage's output folder; under torchrun, process 0 holds it for all processes."""
     if torchrun_rank() > 0:
         return contextlib.nullcontext()
     folder = paths.output_folder(stage, **arguments)
@@ -91,7 +91,7 @@ def _claimed(stage: str, arguments: Mapping[str, Any]) -> contextlib.AbstractCon
 
 
 def _printable(line: str) -> str:
-    """What a file or an argument brought along: control characters as escapes, thousands of characters left out."""
+    """Line with escaped control characters, shortened to 900 characters."""
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST - 300]} ... {line[-300:]}"
     return printable(line)
@@ -102,7 +102,7 @@ _CAUSED_BY_INPUT = (InputError, OSError)
 
 
 def _one_line(error: Exception) -> str | None:
-    """The message of an error that the input or the machine caused; None for one that is ours."""
+    """One-line message of an error caused by input or machine; None for a programming error."""
     kind: type[BaseException] = type(error)
     message = str(error)
     if "Traceback" in message:
@@ -117,7 +117,7 @@ _LINE_OF_ERROR = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
 
 
 def _from_another_process(text: str) -> tuple[type[BaseException], str]:
-    """Reading and training processes hand over their traceback as the message: it ends in the error and its words."""
+    """Class and message of the last error in a worker process's traceback."""
     lines = text.strip().splitlines()
     for number in reversed(range(len(lines))):
         match = _LINE_OF_ERROR.fullmatch(lines[number])

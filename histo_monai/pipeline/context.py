@@ -1,6 +1,6 @@
-"""Params, patches, networks and engines put together: what stages after the pretraining share.
+"""Common parts of all stages after pretraining: params, patches, networks, loaders.
 
-A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with it, and writes; engines see loaders.
+A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with it, and writes files.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from histo_monai.utils.settings.recipe import Recipe
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of patches that a training uses.
+    """Patch rows of a training.
 
     Attributes:
-        labeled: training patches whose labels are given: the label budget.
-        train: all training patches, the labeled ones among them; the labels of the others are not looked at.
-        unlabeled: these, and those of unlabeled.csv where a training learns from them: what students are taught on.
-        validation: measured after each epoch; empty where all that labels select is selected inside the budget.
+        labeled: training patches in the label budget.
+        train: all training patches, labeled ones included; labels outside the budget are not read.
+        unlabeled: `train` and, if requested, the rows of unlabeled.csv; the student trains on them.
+        validation: measured after each epoch; empty if cross-validation selects.
     """
 
     labeled: pd.DataFrame
@@ -56,11 +56,7 @@ class TrainingRows:
     validation: pd.DataFrame
 
     def without(self, folds: LabelFolds, fold: int) -> TrainingRows:
-        """All patients but those of a fold; validation patches are their labeled ones where there are no others.
-
-        Args:
-            fold: that is held out.
-        """
+        """Rows without the patients of a fold; its labeled patches are the validation if there is no separate one."""
         held_out = self.labeled[folds.of(self.labeled) == fold].reset_index(drop=True)
         labeled, train, unlabeled = (
             table[folds.of(table) != fold].reset_index(drop=True)
@@ -71,14 +67,11 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class Assembly:
-    """One experiment on this machine.
+    """Params, patches, task and loaders of an experiment on this machine.
 
     Attributes:
-        params: of the experiment.
-        environment: of the machine; its cores are in use.
-        patches: `data.tables.columns.PATCH_COLUMNS`, all splits.
-        task: what is learned from them.
-        reading: rows -> loaders.
+        patches: all splits, with `data.tables.columns.PATCH_COLUMNS`.
+        reading: makes loaders from rows.
     """
 
     params: Params
@@ -89,7 +82,7 @@ class Assembly:
 
     @classmethod
     def read(cls) -> Self:
-        """From params.yaml, the environment and data/index/patches.csv.
+        """Assembly from params.yaml, the environment and data/index/patches.csv.
 
         Raises:
             InputError: one of them cannot be used.
@@ -98,10 +91,10 @@ class Assembly:
 
     @classmethod
     def of(cls, params: Params, device: torch.device | None = None) -> Self:
-        """As `read`, where params are read already.
+        """Assembly from loaded params.
 
         Args:
-            device: of this process, where several train; None: that of the environment.
+            device: this process's device in a training on several GPUs; None for the environment's device.
 
         Raises:
             InputError: the environment or the patches cannot be used.
@@ -115,13 +108,10 @@ class Assembly:
         return cls(params, environment, patches, task, reading)
 
     def rows(self, seed: int, *, with_unlabeled: bool) -> TrainingRows:
-        """What trainings of a seed use.
-
-        Args:
-            with_unlabeled: whether data/index/unlabeled.csv is read.
+        """Patch rows of the trainings with a seed; `with_unlabeled` adds data/index/unlabeled.csv.
 
         Raises:
-            InputError: see `labeled_rows`; or the file cannot be used.
+            InputError: no patch is labeled, or a file cannot be used.
         """
         known = drawn_by(self.patches, seed)
         more = [read_patches(paths.UNLABELED_CSV)] if with_unlabeled else []
@@ -134,46 +124,46 @@ class Assembly:
         )
 
     def folds(self, rows: TrainingRows, seed: int) -> LabelFolds:
-        """Folds of the patients for a cross-validation on the labels."""
+        """Patient folds for cross-validation on the labels."""
         num = self.params.cross_validation.num_folds
         return deal_folds(rows.train, rows.labeled, num, generator(seed, "label folds"))
 
     def labeled(self, seed: int) -> pd.DataFrame:
-        """The training patches whose labels a seed's runs are given.
+        """Training patches in the label budget of a seed.
 
         Raises:
-            InputError: see `labeled_rows`.
+            InputError: the budget is empty or misses a class.
         """
         return labeled_rows(drawn_by(self.patches, seed), self.params.alpha)
 
     def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
-        """Every row once, in batches for a pass without gradient."""
+        """Loader of every row once, in order, for prediction."""
         return self.reading.in_order(rows, self.params.evaluate.batch_size)
 
     def validation(self, rows: pd.DataFrame) -> LabeledLoader | None:
-        """The same for means over all processes of a training: each has a share of every batch. None of no rows."""
+        """Loader of validation rows for means over all training processes; None without rows."""
         if rows.empty:
             return None
         of = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
         return self.reading.in_order(rows, self.params.evaluate.batch_size, **of)
 
     def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
-        """What a model says of unaugmented patches, (n, K): probabilities of classes, or scores."""
+        """Predictions on unaugmented patches, (n, K): class probabilities or scores."""
         predicted: NDArray[np.float32] = predict(model, self.task, self.in_order(rows).loader).numpy()
         return predicted
 
     def load(self, path: Path) -> tuple[TaskModel, dict[str, Any]]:
-        """A model of this task and its description.
+        """Model of this task, and its description.
 
         Raises:
-            InputError: the file is no model, or one of another task.
+            InputError: the file holds no model, or a model of another task.
         """
         model, description = from_task_model(path)
         self.task.check_fits(description, path)
         return model, description
 
     def hyperparameters(self, run: Run) -> Hyperparameters:
-        """What TensorBoard compares the fine-tuning of a run by, or the training of its student where it has one."""
+        """TensorBoard hyperparameters of the run's fine-tuning, or of its student."""
         params = self.params
         known = Hyperparameters(
             "consistency" if run.student else "finetune",
@@ -191,7 +181,7 @@ class Assembly:
         return known.with_schedule(params.student_section(run.student, self.task.kind))
 
     def load_run(self, run: Run) -> dict[str, TaskModel]:
-        """Fine-tuned model and student, by name."""
+        """Fine-tuned model and student of a run, by name."""
         return {name: self.load(path)[0] for name, path in run.models.items()}
 
 
@@ -204,15 +194,15 @@ def write_fold_models(
     described: Sequence[Mapping[str, Any]],
     classes: list[str] | None,
 ) -> None:
-    """Write folds.csv, a model of each fold, and predictions.csv of the labeled patches by the model without each.
+    """Write folds.csv, one model per fold, and predictions.csv with each labeled patch predicted without its fold.
 
     Args:
-        folder: not there yet.
-        name: of the model, as predictions.csv has it.
+        folder: new folder.
+        name: model name in predictions.csv.
         labeled: rows of the label budget.
-        validated: None where nothing was cross-validated; folds.csv has no row then.
-        described: of each fold, for the JSON beside its model.
-        classes: names by number; None for scores.
+        validated: None without cross-validation; folds.csv then has no rows.
+        described: JSON description of each fold's model.
+        classes: class names; None for scores.
     """
     folder.mkdir()
     write_folds(folder / paths.FOLDS_CSV, folds if validated else LabelFolds({}))
@@ -225,7 +215,7 @@ def write_fold_models(
 
 
 def label_counts(rows: TrainingRows) -> dict[str, int]:
-    """How many labels a training was given: to learn from, to select by, and both together."""
+    """Number of labels for training, for selection, and in all."""
     return {
         "num_labeled": len(rows.labeled),
         "num_validation": len(rows.validation),
@@ -234,7 +224,7 @@ def label_counts(rows: TrainingRows) -> dict[str, int]:
 
 
 def schedule_of(section: TrainingParams | Recipe) -> Schedule:
-    """How long and how fast, as a section of params says."""
+    """Training schedule from a section of params."""
     if isinstance(section, Recipe):
         return Schedule(
             section.epochs,
@@ -250,5 +240,5 @@ def schedule_of(section: TrainingParams | Recipe) -> Schedule:
 
 
 def validation_metrics(means: Mapping[str, float]) -> dict[str, float]:
-    """Means over the validation patches, as metrics.json has them."""
+    """Validation means with the names of metrics.json."""
     return {f"validation_{name}": round(value, 6) for name, value in means.items()}

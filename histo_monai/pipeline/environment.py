@@ -1,20 +1,20 @@
-"""What a run takes from the machine and never from params: device, and how many processes work at a time.
+"""Machine settings from environment variables: device, precision, numbers of processes.
 
-| variable | meaning | where it is not set |
+| variable | meaning | default |
 |---|---|---|
-| HISTO_MONAI_DEVICE | cpu, cuda or cuda:<n> | cuda where there is one |
-| HISTO_MONAI_PRECISION | float32 or bfloat16: what encoders compute in | bfloat16 on a GPU, else float32 |
+| HISTO_MONAI_DEVICE | cpu, cuda or cuda:<n> | cuda if available |
+| HISTO_MONAI_PRECISION | float32 or bfloat16 of encoders | bfloat16 on a GPU, else float32 |
 | HISTO_MONAI_RANKS | processes of a training or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
-| HISTO_MONAI_WORKERS | reading processes of each training process | all cores but two, shared by the GPUs (1) |
-| HISTO_MONAI_CPUS | processes that simulate and survey slides; cores of a training without a GPU (2) | all cores |
-| HISTO_MONAI_CLUSTER | address of a Dask scheduler: its workers survey, simulate, map | this machine |
-| HISTO_MONAI_TIMEOUT_S | seconds that one of several RANKS may take for a step before the run is ended | 1800 |
+| HISTO_MONAI_WORKERS | reading processes per training process | all cores but two, divided by the GPUs (1) |
+| HISTO_MONAI_CPUS | processes that simulate and survey slides; threads of a training without a GPU (2) | all cores |
+| HISTO_MONAI_CLUSTER | address of a Dask scheduler whose workers survey, simulate and map | this machine |
+| HISTO_MONAI_TIMEOUT_S | time limit of a step in a training of several RANKS, s | 1800 |
 
 (1) At most 16 each; without a GPU half the cores, at most 8; on two cores 0.
-(2) Threads that decode slides and run the network.
+(2) Threads decode slides and run the network.
 
-None of them changes a random decision. On the CPU, loader workers change no byte; other numbers of cores or ranks, and
-another device, add up floats in another order, and another precision has more or fewer digits of them.
+No variable changes a random decision. Loader workers change no byte on the CPU. Numbers of cores or ranks, device
+and precision change floating-point rounding.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from histo_monai.utils.process.precision import asked_precision
 from histo_monai.utils.process.threads import decode_with
 from histo_monai.utils.settings.own_methods import OWN_METHODS
 
-if TYPE_CHECKING:  # takes a second, which stages without a network spare
+if TYPE_CHECKING:  # importing torch takes a second
     import torch
 
 
 class InRanks(TypedDict):
-    """See `Environment.in_ranks`."""
+    """Keyword arguments of `training.ranks.run_in_ranks`."""
 
     device: torch.device
     ranks: int
@@ -45,14 +45,14 @@ class InRanks(TypedDict):
 
 
 class Sharing(InRanks):
-    """See `Environment.sharing`."""
+    """Keyword arguments of `wsi.inference.slides.over_slides`."""
 
     workers: int
 
 
 @dataclass(frozen=True)
 class Environment:
-    """See the module's table."""
+    """Values of the variables in the module's table."""
 
     device: torch.device
     ranks: int
@@ -62,19 +62,18 @@ class Environment:
 
     @property
     def in_ranks(self) -> InRanks:
-        """How processes share a training: the keyword arguments of `training.ranks.run_in_ranks`."""
+        """Settings of a training on several processes."""
         return InRanks(device=self.device, ranks=self.ranks, timeout_s=float(self.timeout_s))
 
     @property
     def sharing(self) -> Sharing:
-        """How work on slides is shared: the keyword arguments of `wsi.inference.slides.over_slides`."""
+        """Settings of work on slides by several processes."""
         return Sharing(**self.in_ranks, workers=self.workers)
 
     def use_cpus(self, processes: int = 1) -> None:
-        """Share the cores among this many training processes: threads that decode slides and, on a CPU, torch's.
+        """Divide the cores among training processes: decoding threads and, on a CPU, torch's threads.
 
-        Beside a GPU torch has one: what it does on the CPU there is small, and threads that wait for more of it take
-        their cores from the processes that read.
+        With a GPU torch has one thread: further threads would take cores from the reading processes.
         """
         import torch
 
@@ -85,10 +84,10 @@ class Environment:
 
 
 def read_environment() -> Environment:
-    """The environment of this process.
+    """Environment of this process.
 
     Raises:
-        InputError: a variable holds what it cannot mean, or asks for a device that is not there.
+        InputError: a variable has an invalid value, or names a missing device.
     """
     import torch
 
@@ -109,29 +108,29 @@ def read_environment() -> Environment:
 
 
 def num_cpus() -> int:
-    """`Environment.cpus` by itself.
+    """Value of `Environment.cpus`.
 
     Raises:
-        InputError: HISTO_MONAI_CPUS is no such number.
+        InputError: HISTO_MONAI_CPUS is not a positive integer.
     """
     return _count("HISTO_MONAI_CPUS", default=_available(), low=1)
 
 
 def torchrun_rank() -> int:
-    """Number of this process among those that torchrun started; 0 where it did not.
+    """Rank of this process under torchrun; 0 without torchrun.
 
     Raises:
-        InputError: RANK is no such number.
+        InputError: RANK is not an integer.
     """
     return _count("RANK", default=0, low=0)
 
 
 class QueuedExperiment(NamedTuple):
-    """An experiment that DVC runs in a folder of its own.
+    """DVC experiment that runs in a temporary folder.
 
     Attributes:
-        project: root of the project that queued it.
-        name: as `dvc queue status` prints it.
+        project: root of the project with the queue.
+        name: as in `dvc queue status`.
     """
 
     project: Path
@@ -139,9 +138,9 @@ class QueuedExperiment(NamedTuple):
 
 
 def queued_experiment() -> QueuedExperiment | None:
-    """The experiment that runs here, where DVC runs it in a folder that is removed when it ends; else None.
+    """The running queued experiment; None outside a queue.
 
-    DVC tells a stage of an experiment its name, and as DVC_ROOT the project that it was started in.
+    DVC sets its name and, as DVC_ROOT, the root of its project.
     """
     name, root = os.environ.get("DVC_EXP_NAME", ""), Path(os.environ.get("DVC_ROOT", "")).resolve()
     return (
@@ -150,13 +149,13 @@ def queued_experiment() -> QueuedExperiment | None:
 
 
 class CodeVersion(NamedTuple):
-    """Which code this is.
+    """Version of the running code.
 
     Attributes:
-        commit: The last one that changed the code, the params or the pipeline: to commit results changes nothing. Of an
-            installed package, the last of the project that changed params or pipeline. None outside git.
-        is_dirty: Whether files of these differ from it; None where there is no commit.
-        sha256: Digest of the package's code.
+        commit: last commit that changed code, params or pipeline; of an installed package, the project's last commit of
+            params or pipeline; None outside git.
+        is_dirty: whether these files differ from the commit; None without a commit.
+        sha256: digest of the package's code.
     """
 
     commit: str | None
@@ -165,7 +164,7 @@ class CodeVersion(NamedTuple):
 
 
 def code_version() -> CodeVersion:
-    """The code as it lies here now."""
+    """Version of the current code."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -181,7 +180,7 @@ _OF_PROJECT = ("params.yaml", "dvc.yaml", OWN_METHODS)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints; None where there is no git, no repository or no commit."""
+    """Output of git; None without git, repository or commit."""
     try:
         command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -203,10 +202,10 @@ def _device(text: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise InputError(f"HISTO_MONAI_DEVICE is {text!r}; expected cpu, cuda or cuda:<n>")
+        raise InputError(f"HISTO_MONAI_DEVICE: {text!r} is no device. Fix: set cpu, cuda or cuda:<n>")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
-            f"HISTO_MONAI_DEVICE is {text!r}, but torch finds no GPU here; unset it to use the CPU"
+            f"HISTO_MONAI_DEVICE: {text!r}, but torch finds no such GPU. Fix: unset it to use the CPU"
         )
     return device
 
@@ -216,5 +215,7 @@ def _count(name: str, *, default: int, low: int) -> int:
     if not text:
         return default
     if not re.fullmatch("[0-9]{1,6}", text) or int(text) < low:
-        raise InputError(f"{name} is {text[:40]!r}; expected a whole number from {low} to 999999")
+        raise InputError(
+            f"{name}: {text[:40]!r} is out of range. Fix: set a whole number from {low} to 999999"
+        )
     return int(text)

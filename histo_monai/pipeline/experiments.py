@@ -1,6 +1,6 @@
-"""The experiments that DVC has run in this repository: their params, their metrics, and any file as they left it.
+"""DVC experiments of this repository: params, metrics and files.
 
-The only module that asks DVC; no stage imports it, so that stages run where DVC is not installed.
+Only this module imports DVC; no stage imports it, so that stages run without DVC.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from histo_monai.utils.settings.reader import as_tree
 
 @dataclass(frozen=True)
 class Experiment:
-    """One that ended well.
+    """Finished experiment.
 
     Attributes:
-        name: as `dvc exp show` prints it.
+        name: as in `dvc exp show`.
         rev: git revision.
-        params: the tree of params.yaml.
-        metrics: path of a metrics file -> its content.
+        params: tree of params.yaml.
+        metrics: path of a metrics file -> content.
     """
 
     name: str
@@ -42,28 +42,29 @@ class Experiment:
         return DVCFileSystem(str(Path.cwd()), rev=self.rev)
 
     def fetch(self, path: Path, target: Path) -> None:
-        """Copy a file, as this experiment left it, to `target`; from DVC's cache, or from the remote if it is there.
+        """Copy a file of this experiment to `target`, from DVC's cache or remote.
 
         Raises:
-            InputError: neither has it.
+            InputError: neither holds the file.
         """
         try:
             self._files.get_file(path.as_posix(), str(target))
         except Exception as error:  # DVC's errors have no common class, and its filesystems raise their own
             reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(
-                f"experiment {self.name}: {path.as_posix()} is not to be had ({reason}); `dvc exp pull` or run it again"
+                f"experiment {self.name}: {path.as_posix()} is not in cache or remote ({reason}). "
+                "Fix: `dvc exp pull`, or run it again"
             ) from None
 
 
 @dataclass(frozen=True)
 class Experiments:
-    """What `dvc exp show` lists.
+    """Experiments of `dvc exp show`.
 
     Attributes:
-        done: those that ended well, the committed run itself among them.
-        failed: names of those that did not.
-        waiting: names of those that are queued or running.
+        done: finished, the committed run included.
+        failed: names.
+        waiting: names of queued and running ones.
     """
 
     done: list[Experiment] = field(default_factory=list)
@@ -72,13 +73,10 @@ class Experiments:
 
 
 def read_experiments(*, all_commits: bool) -> Experiments:
-    """The experiments of the current commit, or of all.
-
-    Args:
-        all_commits: also those whose starting point is another commit, whose code may be another.
+    """Experiments of the current commit, or of all commits with `all_commits`.
 
     Raises:
-        InputError: DVC cannot list them, e.g. outside a repository; the line is DVC's.
+        InputError: DVC cannot list experiments, for example outside a repository.
     """
     command = [
         sys.executable,
@@ -93,14 +91,12 @@ def read_experiments(*, all_commits: bool) -> Experiments:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
         reason = lines[0].removeprefix("ERROR: ") if lines else f"exit {done.returncode}"
-        raise InputError(
-            f"dvc exp show: {reason}; run from the root of the project, a git repository with DVC"
-        )
+        raise InputError(f"dvc exp show: {reason}. Fix: run in the project's root, a git repository with DVC")
     return listed(json.loads(done.stdout))
 
 
 def listed(baselines: list[Mapping[str, Any]]) -> Experiments:
-    """`dvc exp show --json` -> experiments, each revision once."""
+    """Experiments from `dvc exp show --json`, each revision once."""
     experiments = Experiments()
     seen: set[str] = set()
     for baseline in baselines:
@@ -131,20 +127,20 @@ def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, seen: se
 
 
 SWEPT = ("alpha", "mu", "n_aug", "pretraining_methods", "semisupervised_methods", "training_seeds")
-"""Params that curves are drawn against; experiments of a family differ in nothing else but `pretraining_seeds`."""
+"""Axes of the curves; experiments of a family differ only in these params and in `pretraining_seeds`."""
 _OF_SLIDES = ("slide_level", "heatmap", "aggregate")
-"""Params that no number of patches depends on."""
+"""Params without effect on patch metrics."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Experiments that belong into one picture.
+    """Experiments of one figure.
 
     Attributes:
-        name: of the dataset, numbered where several families have the same.
+        name: dataset, with a number if it has several families.
         experiments: at least one.
-        params: of the first.
-        differences: what sets it apart from the first family of its dataset, as " (key=value, ...)"; empty for that.
+        params: params of the first experiment.
+        differences: params that differ from the dataset's first family, as " (key=value, ...)"; empty for the first.
     """
 
     name: str
@@ -154,10 +150,10 @@ class Family:
 
 
 def families(experiments: Iterable[Experiment]) -> list[Family]:
-    """Experiments by what decides their numbers beside `SWEPT`: params of their own dataset, corpus and stages.
+    """Experiments grouped by all decisive params except `SWEPT`.
 
     Raises:
-        InputError: the params of an experiment are not those of this version; names it.
+        InputError: params of an experiment are of another version.
     """
     groups: list[_Group] = []
     for experiment in experiments:
@@ -165,7 +161,7 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
             params = parse_params(experiment.params)
         except InputError as error:
             raise InputError(
-                f"experiment {experiment.name}: its params are of another version ({error}); leave it out by "
+                f"experiment {experiment.name}: params of another version ({error}). Fix: "
                 f"`dvc exp remove {experiment.name}`"
             ) from None
         decisive, students = _flat(_decisive(params)), _students(params)
@@ -192,7 +188,7 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
 
 @dataclass
 class _Group:
-    """Experiments found to belong together so far; `students`: settings of the semi-supervised methods in them."""
+    """Experiments of a family; `students`: settings of their semi-supervised methods."""
 
     params: Params
     decisive: dict[str, Any]
@@ -208,12 +204,12 @@ class _Group:
 
 
 def _students(params: Params) -> dict[str, Any]:
-    """Settings of the semi-supervised methods that run."""
+    """Settings of the semi-supervised methods in use."""
     return {name: as_tree(params.consistency.methods[name]) for name in params.semisupervised_methods}
 
 
 def _decisive(params: Params) -> dict[str, Any]:
-    """The params that decide the numbers of this experiment; sections of other datasets do not."""
+    """Params with effect on the metrics, without sections of other datasets."""
     tree = as_tree(params)
     for key in (*SWEPT, "pretraining_seeds", "compare", *_OF_SLIDES):
         del tree[key]
@@ -223,12 +219,12 @@ def _decisive(params: Params) -> dict[str, Any]:
         tree[section] = {name: tree[section][name]}
     tree["finetune"]["paper"] = as_tree(params.finetune.paper.of(params.dataset))
     tree["consistency"]["paper"] = as_tree(params.consistency.paper.of(params.dataset))
-    del tree["consistency"]["methods"]  # of those that run, experiments may differ in which
+    del tree["consistency"]["methods"]  # experiments of a family may use different methods
     return tree
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}."""
+    """Nested mapping with dotted keys: {"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}

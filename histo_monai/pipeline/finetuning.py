@@ -1,4 +1,4 @@
-"""Fine-tuning as params ask for it: an encoder and a fraction of the labels -> a model of the task."""
+"""Fine-tuning with the settings of params: encoder and labels -> task model."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def finetune_encoder(
     records: Records,
     selected: float | None = None,
 ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
-    """A pretrained encoder and rows with labels -> a model of the task, its description, and the course.
+    """Task model from a pretrained encoder, its description, and the training result.
 
     Args:
         encoder: encoder.safetensors of a pretraining.
-        rows: what is trained on, and what selects a candidate.
-        seed: of everything random in it.
+        rows: training and validation patches.
+        seed: of all random decisions.
 
     Raises:
-        InputError: see `from_encoder`; or the loss is not finite.
+        InputError: the encoder cannot be used, or the loss is not finite.
     """
     section = assembly.params.finetune_section(assembly.task.kind)
     schedule = schedule_of(section)
@@ -86,16 +86,14 @@ def finetune_encoder(
 
 @dataclass(frozen=True)
 class Finetuning:
-    """All trainings of one fine-tuning: with all labels, and without those of each fold.
+    """All trainings of a fine-tuning: with all labels, and without each fold.
 
     Attributes:
-        assembly: the experiment.
         encoder: encoder.safetensors of a pretraining.
-        rows: what it learns from.
-        folds: of the patients.
-        seed: of everything random in it.
-        picture: draws some validation patches.
-        records: fold, None for all labels, and candidate -> where traces are left.
+        folds: patient folds.
+        seed: of all random decisions.
+        picture: draws validation patches with predictions.
+        records: (fold, or None for all labels; candidate) -> logs and checkpoints.
     """
 
     assembly: Assembly
@@ -109,7 +107,7 @@ class Finetuning:
     def train(
         self, fold: int | None = None, candidate: float | None = None
     ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
-        """Fine-tune with all labels, or without those of a fold; see `finetune_encoder`."""
+        """Fine-tune with all labels, or without a fold."""
         return finetune_encoder(
             self.assembly,
             self.encoder,
@@ -123,7 +121,7 @@ class Finetuning:
     def cross_validate(
         self,
     ) -> tuple[CrossValidated[TaskModel, FinetuneResult] | None, list[dict[str, Any]]]:
-        """Models without each fold, and their descriptions; None where there are no folds."""
+        """Models without each fold, and their descriptions; None without folds."""
         if not self.folds.num:
             _LOG.warning("%s", self.folds.why_none)
             return None, []
@@ -139,12 +137,14 @@ class Finetuning:
         return validated, described
 
     def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
-        """What the final model is trained to be: None where separate validation patches select it."""
+        """Selected candidate of the final model; None if separate validation patches select."""
         if len(self.rows.validation):
             return None
         if validated is None:
             return without_validation(self.assembly.params.finetune_section(self.assembly.task.kind))
-        _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        _LOG.info(
+            "finetune: cross-validation labels=%d selected=%g", len(self.rows.labeled), validated.selected
+        )
         return validated.selected
 
 
@@ -156,7 +156,7 @@ def _start(
     statistics: LabeledLoader | None,
     seed: int,
 ) -> tuple[TaskModel, dict[str, Any]]:
-    """The model before its first step, and the description of what it came from."""
+    """Initial model, and the description of its encoder."""
     task = assembly.task
     torch.manual_seed(derive_seed(seed, "initialisation"))
     model, description = from_encoder(encoder, task.num_outputs)
@@ -166,13 +166,13 @@ def _start(
     if section.select_depth:
         stages, chosen = select_depth(model, task, labeled, groups, statistics)
         if chosen:
-            _LOG.info("stages of the encoder that are kept: %s: %s", stages or "all", chosen.as_dict())
+            _LOG.info("finetune: encoder depth=%s %s", stages or "all", chosen.as_dict())
         if stages is not None:
             model, description = first_stages(model, description, stages)
     if section.linear_init:
         probed = probe_head(model, task, labeled, groups, statistics)
         if probed:
-            _LOG.info("the head starts as a linear model of the labels: %s", probed.as_dict())
+            _LOG.info("finetune: linear initialization %s", probed.as_dict())
     return model, description
 
 
@@ -189,15 +189,15 @@ def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
 
 
 def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:
-    """A pretrained encoder with the batch statistics that fine-tuning starts from.
+    """Pretrained encoder with the batch-norm statistics that fine-tuning starts from.
 
     Args:
         encoder: encoder.safetensors of a pretraining.
-        rows: those of the fine-tuning.
-        seed: that of the fine-tuning.
+        rows: rows of the fine-tuning.
+        seed: seed of the fine-tuning.
 
     Raises:
-        InputError: see `from_encoder`.
+        InputError: the encoder cannot be used.
     """
     section = assembly.params.finetune_section(assembly.task.kind)
     size = assembly.params.evaluate.batch_size
@@ -209,7 +209,7 @@ def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, see
 
 
 def without_validation(section: TrainingParams | FinetuneRecipe) -> float:
-    """The candidate where the labels cannot be cross-validated: of a recipe the middle point, else the last epoch."""
+    """Candidate without cross-validation: middle point of a recipe, else the last epoch."""
     if isinstance(section, FinetuneRecipe):
         return sorted(section.interpolation_weights)[len(section.interpolation_weights) // 2]
     return float(section.epochs)

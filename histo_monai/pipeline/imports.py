@@ -1,9 +1,7 @@
-"""The files of the package that a stage imports, found in the source: nothing is imported to find them.
+"""Package files that a stage imports, from the source text, without importing them.
 
-They are what DVC watches (the stage `code` writes their digests) and what a killed training must share with the one
-that goes on after it. An import inside a function counts, as it is there for speed only; one under `if TYPE_CHECKING`
-does not, as it never runs. What is loaded by a name that only a run knows, as the methods of pretraining are, is not
-seen: whoever loads it names it as a further root.
+DVC watches these files (stage `code`), and a resumed training must have equal ones. Imports inside functions count;
+imports under `if TYPE_CHECKING` do not. A module loaded by name is not found: its caller names it as a further root.
 """
 
 from __future__ import annotations
@@ -24,17 +22,17 @@ COMMAND_LINE = f"{PACKAGE.name}.pipeline.cli"
 
 
 def stage_module(stage: str) -> str:
-    """Name of the module that the command line runs for a stage."""
+    """Module name of a stage."""
     return f"{PACKAGE.name}.pipeline.stages.{stage}"
 
 
 def stage_sha256(stage: str, *loaded: str) -> str:
-    """Digest of the code that a stage runs, with the modules that it loads by name (see `modules_sha256`)."""
+    """Digest of a stage's code, with further modules that it loads by name."""
     return modules_sha256(COMMAND_LINE, stage_module(stage), *loaded)
 
 
 def modules_sha256(*modules: str) -> str:
-    """Digest of the files of modules and of all that they import from this package (see `imported_files`)."""
+    """Digest of the modules and all their imports from this package."""
     digest = hashlib.sha256()
     for path in imported_files(modules):
         name = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
@@ -43,14 +41,14 @@ def modules_sha256(*modules: str) -> str:
 
 
 def imported_files(modules: Iterable[str]) -> list[Path]:
-    """Files of these modules and of all that they import from this package, as far as it goes, sorted.
+    """Sorted files of modules and of all their direct and indirect imports from this package.
 
-    Those of packages on the way are among them, since they run first, and files of data that lie beside a module and
-    are named in it. Left out are modules that hold words alone, and the package's own, which holds a version.
+    Included: parent packages' `__init__.py`, and data files beside a module that its text names. Excluded: modules with
+    docstrings only, and the package's own `__init__.py`, which holds the version.
 
     Args:
-        modules: dotted names. Files below the project's `own_methods/` are followed like files of the package. Another
-            module from outside the package is loaded already; it brings its own file, and what it imports from here.
+        modules: dotted names. Files in the project's `own_methods/` count like the package's. Other outside modules
+            must be loaded; each contributes its own file and its imports from this package.
 
     Raises:
         ModuleNotFoundError: a module has no file.
@@ -70,11 +68,11 @@ def imported_files(modules: Iterable[str]) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the text of a module tells.
+    """Facts from a module's text.
 
     Attributes:
-        imported: for each import statement that can run: dots before the name, the name, and names taken from it.
-        holds_code: whether it holds anything but words.
+        imported: per import statement: number of dots, name, imported names.
+        holds_code: whether it holds more than docstrings.
     """
 
     imported: tuple[tuple[int, str, tuple[str, ...]], ...]
@@ -83,13 +81,7 @@ class _Facts:
 
 @dataclass(frozen=True)
 class _Source:
-    """A module as it is written.
-
-    Attributes:
-        module: dotted name.
-        path: its file.
-        facts: of its text.
-    """
+    """Source file of a module."""
 
     module: str
     path: Path
@@ -101,7 +93,7 @@ class _Source:
         return cls(module, path, _facts(path.read_bytes()))
 
     def imports(self) -> set[str]:
-        """Modules of this package that it imports itself, and the packages that they lie in."""
+        """Modules of this package that the module imports, with their parent packages."""
         found: set[str] = set()
         package = self.module if self.path.name == "__init__.py" else self.module.rpartition(".")[0]
         for level, name, taken in self.facts.imported:
@@ -112,7 +104,7 @@ class _Source:
         return found
 
     def data(self) -> set[Path]:
-        """Files beside it, not of Python, whose names it holds."""
+        """Data files beside the module that its text names."""
         files = {file for file in self.path.parent.iterdir() if file.suffix not in ("", ".py")}
         constants = _constants(self.path.read_bytes()) if files else frozenset()
         return {file for file in files if file.name in constants}
@@ -133,12 +125,12 @@ def _facts(content: bytes) -> _Facts:
 
 @functools.cache
 def _constants(content: bytes) -> frozenset[object]:
-    """Those that stand in a text; a walk through all of it, for the few modules that data lie beside."""
+    """Constants in the module's text."""
     return frozenset(node.value for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Constant))
 
 
 def _import_statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """At any depth, those that can run."""
+    """Import statements at any depth that can run."""
     for child in _that_run(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
@@ -160,17 +152,17 @@ def _is_ours(module: str) -> bool:
 
 
 def _with_packages(module: str) -> list[str]:
-    """`a.b.c` -> a, a.b, a.b.c; of a module from outside, itself alone."""
+    """Module with its parent packages: `a.b.c` -> a, a.b, a.b.c; an outside module alone."""
     if not _is_ours(module):
         return [module]
     parts = module.split(".")
     names = [".".join(parts[: end + 1]) for end in range(len(parts))]
-    # Folders of a project's own methods have no `__init__.py`.
+    # Folders in `own_methods/` have no `__init__.py`.
     return names if parts[0] == PACKAGE.name else [name for name in names if name == module or _place(name)]
 
 
 def _place(module: str) -> Path | None:
-    """File of a module of ours; None where there is none."""
+    """File of a module of this package; None without a file."""
     root = Path() if module.split(".", 1)[0] == OWN_METHODS else PACKAGE.parent
     path = root.joinpath(*module.split("."))
     for file in (path / "__init__.py", path.with_suffix(".py")):
@@ -186,7 +178,5 @@ def _file_of(module: str) -> Path:
         file = getattr(sys.modules.get(module), "__file__", None)
         found = Path(file) if file else None
     if found is None:
-        raise ModuleNotFoundError(
-            f"{module}: no file of the package, and of no module that is loaded", name=module
-        )
+        raise ModuleNotFoundError(f"{module}: neither a file of the package nor a loaded module", name=module)
     return found

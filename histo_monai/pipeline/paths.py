@@ -1,4 +1,4 @@
-"""Every path that the pipeline reads or writes, relative to the project's root."""
+"""Paths of the pipeline, relative to the project's root."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNLABELED_CSV = INDEX / "unlabeled.csv"
 NEAR_COPIES_CSV = INDEX / "near_copies.csv"
 LABELS_JSON = INDEX / "labels.json"
 
-# Names inside the folders below.
+# Names in the folders below.
 ENCODER = "encoder.safetensors"
 MODEL = "model.safetensors"
 METRICS = "metrics.json"
@@ -50,33 +50,33 @@ FEATURES_CSV = "features.csv"
 
 
 def dataset_folder(source: str, dataset: str) -> Path:
-    """Where a dataset lies: `data/raw/<dataset>` (yours, read only) or `data/phantom/<dataset>` (simulated)."""
+    """Folder of a dataset: `data/raw/<dataset>` (yours, read-only) or `data/phantom/<dataset>` (simulated)."""
     return DATA / source / dataset
 
 
 def raw_folders() -> list[Path]:
-    """data/raw and every dataset in it, as far as they are there: yours, never written to."""
+    """Existing folders data/raw and data/raw/*, which no stage writes."""
     return [RAW, *sorted(RAW.iterdir())] if RAW.is_dir() else []
 
 
 def encoder_folder(method: str, encoder: int) -> Path:
-    """Folder of `pretrain --method METHOD --pretraining-seed SEED`: encoder, description, metrics, curves, pictures."""
+    """Output of `pretrain`: encoder, description, metrics, curves, pictures."""
     return DATA / "models" / f"{method}-{encoder}"
 
 
 def features_folder(method: str, encoder: int) -> Path:
-    """What `embed --method METHOD --pretraining-seed SEED` leaves: features of the patches of every slide."""
+    """Output of `embed`: patch features of every slide."""
     return DATA / "features" / f"{method}-{encoder}"
 
 
 class Run(NamedTuple):
-    """What everything after the pretraining is run for, and where it is left.
+    """Run of the stages after pretraining, and its output paths.
 
     Attributes:
-        method: of the pretraining.
-        encoder: seed of the pretraining.
-        seed: of everything after it, beside others of the same encoder.
-        student: the semi-supervised method; empty for a fine-tuning, which all of them start from.
+        method: pretraining method.
+        encoder: pretraining seed.
+        seed: training seed.
+        student: semi-supervised method; empty for the fine-tuning, which all students start from.
     """
 
     method: str
@@ -86,71 +86,71 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As DVC names it: `rsp-0-0`, or `rsp-0-paper-0` with a student."""
+        """Name in DVC: `rsp-0-0`, or `rsp-0-paper-0` with a student."""
         parts = (self.method, self.encoder, self.student, self.seed)
         return "-".join(str(part) for part in parts if part != "")
 
     @property
     def derived_seed(self) -> int:
-        """Seed of all that is drawn after the pretraining, the labels too: each encoder has draws of its own.
+        """Seed of all random decisions after pretraining, one per pretraining seed and training seed.
 
-        That of encoder 0 is the run's seed itself; of seed 0 labels are drawn as the index stage wrote them.
+        For encoder 0 it equals `seed`; for seed 0 the label subset then is the index stage's.
         """
         return self.seed if self.encoder == 0 else derive_seed(self.encoder, "run", self.seed)
 
     @property
     def encoder_path(self) -> Path:
-        """The encoder that it starts from."""
+        """The run's pretrained encoder."""
         return encoder_folder(self.method, self.encoder) / ENCODER
 
     @property
     def finetuned(self) -> Path:
-        """What `finetune` leaves: model, its description, those of the folds, metrics, curves, pictures."""
+        """Output of `finetune`: model, description, fold models, metrics, curves, pictures."""
         return DATA / "models" / self._replace(student="").name / FINETUNED
 
     @property
     def student_folder(self) -> Path:
-        """What `consistency` leaves: the student, those of the folds, choice, metrics, curves, pictures."""
+        """Output of `consistency`: student, fold models, choice, metrics, curves, pictures."""
         return DATA / "models" / self.name / STUDENT
 
     @property
     def models(self) -> dict[str, Path]:
-        """Name of a model -> its file, fine-tuned model and student."""
+        """Model name -> file, for fine-tuned model and student."""
         return {FINETUNED: self.finetuned / MODEL, STUDENT: self.student_folder / MODEL}
 
     @property
     def choice(self) -> Path:
-        """Which of the two to use."""
+        """File with the selected model, fine-tuned or student."""
         return self.student_folder / CHOICE
 
     @property
     def evaluation(self) -> Path:
-        """What `evaluate` leaves: predictions, metrics with intervals, a summary, plots."""
+        """Output of `evaluate`: predictions, metrics with intervals, summary, plots."""
         return DATA / "evaluation" / self.name
 
     @property
     def folds(self) -> dict[str, Path]:
-        """Name of a model -> folder of its models without a fold of the patients each."""
+        """Model name -> folder of models trained without one patient fold each."""
         return {FINETUNED: self.finetuned / FOLDS, STUDENT: self.student_folder / FOLDS}
 
     @property
     def heatmaps(self) -> Path:
-        """What `heatmap` leaves: scores of cells, and per model maps, overlays, detections."""
+        """Output of `heatmap`: scores of cells; maps, overlays and detections per model."""
         return DATA / "heatmaps" / self.name
 
     @property
     def diagnosis(self) -> Path:
-        """What `aggregate` leaves: features, classifiers, predictions and metrics of slides."""
+        """Output of `aggregate`: features, classifiers, predictions and metrics of slides."""
         return DATA / "diagnosis" / self.name
 
     @property
     def mil(self) -> Path:
-        """What `mil` leaves: networks that learned from labels of slides, what slides are taken for, attention."""
+        """Output of `mil`: networks trained on slide labels, slide predictions, attention."""
         return DATA / "mil" / self._replace(student="").name
 
     @property
     def folders(self) -> dict[str, Path]:
-        """Stage -> the one folder that it replaces when it ends."""
+        """Stage -> its output folder."""
         return {
             "finetune": self.finetuned,
             "consistency": self.student_folder,
@@ -162,7 +162,7 @@ class Run(NamedTuple):
 
 
 def runs(methods: Iterable[str], students: Iterable[str], repeats: Iterable[tuple[int, int]]) -> list[Run]:
-    """Every run of an experiment; `repeats`: encoder and seed (`Params.repeats`)."""
+    """All runs of an experiment; `repeats`: pairs of `Params.repeats`."""
     return [
         Run(method, encoder, seed, student)
         for method, student, (encoder, seed) in itertools.product(methods, students, repeats)
@@ -170,7 +170,7 @@ def runs(methods: Iterable[str], students: Iterable[str], repeats: Iterable[tupl
 
 
 def output_folder(stage: str, method: str = "", encoder: int = 0, student: str = "", seed: int = 0) -> Path:
-    """The one folder that a stage replaces when it ends."""
+    """Output folder of a stage."""
     of_all = {"code": CODE, "phantom": PHANTOM, "index": INDEX, "check": CHECK, "compare": COMPARISON}
     of_all |= {"report": REPORT}
     of_all |= {"pretrain": encoder_folder(method, encoder), "embed": features_folder(method, encoder)}
@@ -178,20 +178,19 @@ def output_folder(stage: str, method: str = "", encoder: int = 0, student: str =
 
 
 def fold_model(fold: int) -> str:
-    """Name of a model in a folder of `Run.folds`: without the patients of this fold."""
+    """Name of the model without a fold, in a folder of `Run.folds`."""
     return f"without-{fold}.safetensors"
 
 
 def training_name(run: Run, fold: int | None = None) -> str:
-    """Name of a training of a run, for its events and its checkpoint: with all labels, or without those of a fold."""
+    """Name of a training for event files and checkpoint: with all labels, or without a fold."""
     return run.name if fold is None else f"{run.name}-without-{fold}"
 
 
 def tensorboard_folder(stage: str, name: str) -> Path:
-    """Event files of a training, data/tensorboard/<stage>/<name>; a log, not an artifact: DVC does not track it.
+    """Event files of a training, data/tensorboard/<stage>/<name>, not tracked by DVC.
 
-    Those of an experiment from the queue lie in the project that queued it, below data/tensorboard/<experiment>: the
-    folder that DVC runs it in is removed.
+    A queued experiment writes them to its project, data/tensorboard/<experiment>, as DVC removes its folder.
     """
     queued = queued_experiment()
     root = queued.project / DATA / "tensorboard" / queued.name if queued else DATA / "tensorboard"
@@ -199,25 +198,25 @@ def tensorboard_folder(stage: str, name: str) -> Path:
 
 
 def checkpoint_path(stage: str) -> Path:
-    """State of an unfinished training; gone when the stage ends, and not tracked."""
+    """Checkpoint of an unfinished training, deleted when the stage finishes."""
     return DATA / "checkpoints" / f"{stage}.pt"
 
 
 def lock_path(stage: str) -> Path:
-    """Held by the process that runs a stage; see `utils.storage.claim`."""
+    """Lock file of a running stage."""
     return DATA / "checkpoints" / f".{stage}.lock"
 
 
 def unfinished_folder(stage: str) -> Path:
-    """Slides that an unfinished stage is done with; gone when the stage ends, and not tracked."""
+    """Finished slides of an unfinished stage, deleted when the stage finishes."""
     return DATA / "checkpoints" / stage
 
 
 def write_curves(
     path: Path, rows: Sequence[Mapping[str, float]], columns: Sequence[str] | None = None
 ) -> None:
-    """One row per epoch; `columns` are needed where there may be none."""
-    import pandas as pd  # half of what --help takes, which writes no table
+    """Write one row per epoch; `columns` are required if there are no rows."""
+    import pandas as pd  # importing pandas would double the time of --help
 
     table = pd.DataFrame(rows, columns=None if columns is None else list(columns))
     table.to_csv(path, index=False, float_format="%.6g")

@@ -1,7 +1,7 @@
-"""Where a result comes from: code, params, what was read, package versions; and digests of what was written.
+"""Provenance of results: code, params, inputs, package versions, and digests of outputs.
 
-One record of all stages. It holds nothing that differs between two runs of one commit: no time, no name of a machine or
-user, no path outside the project. So a run that was killed and went on still ends in the same bytes.
+A record holds nothing that differs between two runs of one commit: no time, machine, user, or path outside the
+project. An interrupted and resumed run therefore writes equal bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from histo_monai.utils.storage.shapes import COUNT, SHA256
 from histo_monai.utils.storage.shapes import FILES as FILES_SHAPE
 
 FILES = "files"
-"""Key of a record: the digests of the files that it lists."""
+"""Record key of the file digests."""
 
 PROVENANCE_SHAPE = {
     "git_commit": (str, None),
@@ -55,7 +55,7 @@ PROVENANCE_SHAPE = {
     "packages": {str: (str, None)},
     "precision?": str,
 }
-"""Shape of the result of `made_from`, see `utils.storage.shapes`."""
+"""Shape of the result of `made_from`."""
 
 RECORD_SHAPE = {
     FILES: FILES_SHAPE,
@@ -77,7 +77,7 @@ PACKAGES = (
         "timm",
     ),
 )
-_CUCIM = ("cucim-cu13", "cucim-cu12", "cucim")  # one library, named after the CUDA that it was built for
+_CUCIM = ("cucim-cu13", "cucim-cu12", "cucim")  # one library, named by its CUDA version
 _WITHOUT_IDS = (f"{paths.INDEX.as_posix()}/", f"{paths.DATA.as_posix()}/models/", f"{OWN_METHODS}/")
 _THREADS = 8
 
@@ -90,25 +90,24 @@ def made_from(
     *,
     as_indexed: bool = True,
 ) -> dict[str, Any]:
-    """The record of a stage, made before it reads: what its results are made from.
+    """Provenance record of a stage, made before the stage reads.
 
     Args:
-        params: As they were read; None where nothing was, and params_sha256 is None.
-        files: Tables, models and outlines that the stage reads, each recorded by its SHA-256.
-        slides: Tables of slides, or of patches, some of which may be squares of slides: slides are recorded by id, each
-            by a digest of samples (`storage.identify_slide`), since many are gigabytes.
-        as_indexed: Compare the slides with those that `data/index` was made from, see `check_slides`.
-        images: Table of patches; those that are whole images are recorded in one digest, as there may be 100,000.
+        params: None if no params were read; `params_sha256` is then None.
+        files: tables, models and outlines, recorded by SHA-256.
+        slides: tables of slides or patches; slides are recorded by id and a digest of samples
+            (`storage.identify_slide`), as many have gigabytes.
+        as_indexed: compare the slides with those of `data/index`.
+        images: patch table; its whole images are recorded in one digest, as there may be 100,000.
 
     Returns:
-        For JSON: `git_commit` (the last that changed code, params or pipeline), `git_dirty` (whether these differ from
-        it), both None outside git; `code_sha256`; `params_sha256`; `inputs`, path -> SHA-256; `slides`, id -> digest;
-        `images`; `packages`, name -> version, None where it is not there; `precision`, where one is asked for
-        (`utils.process.precision`).
+        JSON record: `git_commit` (last change of code, params or pipeline), `git_dirty` (local changes to them), both
+        None outside git; `code_sha256`; `params_sha256`; `inputs`, path -> SHA-256; `slides`, id -> digest; `images`;
+        `packages`, name -> version, None if not installed; `precision`, if set.
 
     Raises:
-        InputError: What is to be recorded is not there, or a slide is another than `data/index` was made from.
-        OSError: It cannot be read.
+        InputError: an input is missing, or a slide differs from the one in `data/index`.
+        OSError: an input cannot be read.
     """
     version, precision = code_version(), asked_precision()
     file_paths = sorted(set(files))
@@ -130,7 +129,7 @@ def made_from(
 
 
 def without_ids(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """The record as a model carries it, which may leave the house: what is named by slides is a number and a digest."""
+    """Provenance record of a model file, with the number and digest of slides instead of their ids."""
     kept: dict[str, str] = {}
     named: dict[str, str] = dict(provenance["slides"])
     for path, digest in provenance["inputs"].items():
@@ -145,14 +144,14 @@ def write_metrics(
     provenance: Mapping[str, Any],
     summary: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a stage's last two files: summary.json, the numbers that `dvc metrics show` prints, and metrics.json.
+    """Write summary.json (numbers for `dvc metrics show`) and metrics.json, the last files of a stage.
 
     metrics.json holds all metrics, the provenance, and the SHA-256 of every other file in the folder (`files`).
 
     Args:
-        folder: All else in it is written.
-        metrics: Any JSON.
-        summary: Numbers; None writes no summary.json.
+        folder: holds all other files already.
+        metrics: any JSON.
+        summary: numbers; None writes no summary.json.
     """
     if summary is not None:
         write_json(folder / paths.SUMMARY, summary)
@@ -161,7 +160,7 @@ def write_metrics(
 
 
 def output_digests(folder: Path) -> dict[str, str]:
-    """Path below the folder -> SHA-256, of every file but metrics.json itself."""
+    """Path in the folder -> SHA-256, for every file except metrics.json."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     file_paths = sorted(path for path in files if path != folder / paths.METRICS)
     digests = _in_threads(_sha256, file_paths)
@@ -171,21 +170,17 @@ def output_digests(folder: Path) -> dict[str, str]:
 
 
 def check_slides(slides: Sequence[pd.DataFrame]) -> None:
-    """Compare slides with those that `data/index` was made from; what is missing is left to who reads it.
+    """Compare slides with those of `data/index`; missing slides are not checked.
 
     Raises:
-        InputError: One was replaced or changed since: its centers, squares and outlines are of another. Names up to
-            five.
+        InputError: a slide has changed since indexing, so its patch positions are wrong; the message names up to five.
     """
     there = [table[[Path(path).exists() for path in table["path"]]] for table in slides]
     _compare_with_index(_slide_digests(there))
 
 
 def _slide_digests(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Slides of tables with `slide_id` and `path`: these, `digest` of samples, and `content` as the index read it.
-
-    Each id comes once, as the last table has it; `content` is empty where the table does not hold it.
-    """
+    """`path`, `digest` of samples and `content` (digest at indexing, or empty), by `slide_id`; last row per id."""
     parts = []
     for table in tables:
         rows = table[table["y"].notna()] if "y" in table else table
@@ -209,13 +204,13 @@ def _compare_with_index(slides: pd.DataFrame) -> None:
     odd = slides["path"][before.notna() & (before != slides["digest"])].tolist()
     if odd:
         raise InputError(
-            f"{len(odd)} slides are not those that {paths.INDEX} was made from, so that its places are of others: "
-            f"{first_five(odd)}; put them back, or run `dvc repro index` again"
+            f"{paths.INDEX}: {len(odd)} slides have changed since indexing: {first_five(odd)}. Fix: restore them, or "
+            "run `dvc repro index`"
         )
 
 
 def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
-    """Number of the files that hold the patches which are whole images, a zip being one, and a digest of them all."""
+    """Number of files with whole-image patches (a zip counts once), and one digest of all."""
     names = patches.loc[patches["y"].isna(), "path"].unique()
     files = sorted({_file_of(Path(name)) for name in names})
     digest = hashlib.sha256()
@@ -225,12 +220,12 @@ def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
 
 
 def params_sha256(params: Params) -> str:
-    """A digest of all values, whatever their order and the comments in the file."""
+    """Digest of all values, independent of key order and comments."""
     return hashlib.sha256(json.dumps(as_tree(params), sort_keys=True).encode()).hexdigest()
 
 
 def package_versions() -> dict[str, str | None]:
-    """What computes, and its versions; None where it is not installed."""
+    """Package -> version; None if not installed."""
     versions: dict[str, str | None] = {"python": platform.python_version(), "histo_monai": __version__}
     for name in PACKAGES:
         known = (_version(each) for each in (_CUCIM if name == "cucim" else (name,)))
@@ -239,7 +234,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def portable(path: Path) -> str:
-    """A path as records write it: relative to the project's root; of what lies outside, the name alone."""
+    """Path relative to the project's root; the file name for paths outside it."""
     plain = Path(os.path.normpath(path))
     here = Path.cwd()
     if plain.is_absolute() and plain.is_relative_to(here):
@@ -247,7 +242,7 @@ def portable(path: Path) -> str:
     return plain.name if plain.is_absolute() or plain.parts[:1] == ("..",) else plain.as_posix()
 
 
-@functools.cache  # Reading them takes longer than many a stage's own work on small data.
+@functools.cache  # reading versions takes longer than a stage on small data
 def _version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
@@ -256,7 +251,7 @@ def _version(name: str) -> str | None:
 
 
 def _file_of(path: Path) -> Path:
-    """The file itself, or the zip that the path leads through."""
+    """The file, or the zip file that contains it."""
     return next((place for place in (path, *path.parents) if place.is_file()), path)
 
 
@@ -281,11 +276,11 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(
-            f"{path}: no such file; run the stage that makes it, `dvc pull`, or check the path in the manifest"
+            f"{path}: not found. Fix: run its stage, `dvc pull`, or correct the path in the manifest"
         ) from None
 
 
 def _in_threads(digest: Callable[[Path], str], file_paths: Sequence[Path]) -> list[str]:
-    """Digests in the order of the paths; hashing and reading give way to other threads."""
+    """Digests in the order of the paths, from several threads."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(digest, file_paths))

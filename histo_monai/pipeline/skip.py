@@ -1,7 +1,6 @@
-"""What a stage leaves where there is nothing for it to do: all its files, empty, and why in metrics.json.
+"""Empty outputs of a stage without input, with the reason in metrics.json.
 
-So `dvc repro` ends where only some stages have something to learn from: slides with labels of their own need no labeled
-patches.
+`dvc repro` then completes although some stages have no data; slide labels alone need no labeled patches.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from histo_monai.utils.storage import read_json, whole_folder, write_json
 _LOG = logging.getLogger(__name__)
 
 REASON = "nothing_done"
-"""Key of metrics.json that tells why."""
-NO_PATCHES = "no patch is labeled, so there is nothing to learn from or to predict"
+"""Key of the reason in metrics.json."""
+NO_PATCHES = "no patch is labeled: no training and no prediction"
 
 
 def has_patches() -> bool:
-    """Whether data/index/patches.csv holds more than its header; where it is no such table, its reader tells."""
+    """Whether data/index/patches.csv has rows, or is no table (its reader reports that)."""
     path = paths.PATCHES_CSV
     if not path.is_file():
         return True
@@ -45,11 +44,12 @@ def leave_empty(
     files: Iterable[str] = (),
     folders: Iterable[str] = (),
 ) -> None:
-    """Write the folder of a stage that has nothing to do.
+    """Write the output folder of a stage without input.
 
     Args:
-        read: the table that tells so.
-        files: beside metrics.json and summary.json: models (.safetensors, with .json), .json, .csv, .png.
+        why: reason for metrics.json.
+        read: table that shows the missing input.
+        files: models (.safetensors, with .json), .json, .csv, .png, beside metrics.json and summary.json.
     """
     with whole_folder(folder) as draft:
         for name in folders:
@@ -72,9 +72,9 @@ def leave_empty(
 
 
 def why_idle(folder: Path) -> str:
-    """Why a stage left its folder empty; an empty text where it did not.
+    """Reason of an empty output folder; empty text for a stage with results.
 
     Raises:
-        InputError: there is no metrics.json that can be read.
+        InputError: metrics.json is missing or cannot be read.
     """
     return str(read_json(folder / paths.METRICS, "run its stage again", {f"{REASON}?": str}).get(REASON, ""))

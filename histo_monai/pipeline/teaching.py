@@ -1,4 +1,4 @@
-"""Semi-supervised training as params ask for it: a fine-tuned model and unlabeled patches -> a student."""
+"""Semi-supervised training with the settings of params: fine-tuned model and unlabeled patches -> student."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
 from histo_monai.pipeline.imports import stage_sha256
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import SemiSupervised
-from histo_monai.semisupervised.teaching.class_proportions import adapt, shares_of
-from histo_monai.semisupervised.teaching.neighbors import Weighing, combine, see, weigh_by
+from histo_monai.semisupervised.teaching.class_proportions import adapt, class_proportions
+from histo_monai.semisupervised.teaching.neighbors import (
+    NeighborWeights,
+    combine,
+    fit_weights,
+    patches_and_neighbors,
+)
 from histo_monai.semisupervised.teaching.trainer import PairPicture, StudentResult, train_student
 from histo_monai.semisupervised.teaching.view_predictions import NUM_PATCHES, predicted_by_views
 from histo_monai.training.fit import Records
@@ -41,16 +46,16 @@ def teach_student(
     picture: PairPicture,
     records: Records,
     selected: float | None = None,
-    weighing: Weighing | None = None,
+    weighing: NeighborWeights | None = None,
 ) -> StudentResult:
-    """A fine-tuned model and unlabeled patches -> a student, in `model`.
+    """Train `model`, a fine-tuned model, into a student; the training result.
 
     Args:
-        student: name of the semi-supervised method.
-        rows: what is trained on, and measured after each epoch.
-        seed: of everything random in it.
-        picture: draws weak and strong pairs.
-        weighing: of a patch and its neighbors in pseudo labels; None: validation patches decide.
+        student: semi-supervised method.
+        rows: training and validation patches.
+        seed: of all random decisions.
+        picture: draws pairs of weak and strong views.
+        weighing: weights of a patch and its neighbors in pseudo labels; None: selected on validation patches.
 
     Raises:
         InputError: the loss is not finite.
@@ -63,14 +68,14 @@ def teach_student(
         assembly.reading, rows.unlabeled, section.batchnorm_patches, params.evaluate.batch_size, seed
     )
     matches = section.match_class_proportions
-    shares = shares_of(model, assembly.task, statistics) if statistics and matches else None
+    proportions = class_proportions(model, assembly.task, statistics) if statistics and matches else None
     start = copy.deepcopy(model)
-    guesses: torch.Tensor | None = None
-    if settings.asks_neighbors:
+    pseudo_labels: torch.Tensor | None = None
+    if settings.needs_neighbors:
         if statistics is not None:
-            adapt(model, assembly.task, statistics, shares)
+            adapt(model, assembly.task, statistics, proportions)
         weighing = weighing or weigh_neighbors(assembly, [(model, rows.validation)])
-        guesses = _pseudo_labels(assembly, model, rows.unlabeled, weighing)
+        pseudo_labels = _pseudo_labels(assembly, model, rows.unlabeled, weighing)
     method = _method(assembly, student, model)
     labeled, unlabeled = two_streams(
         assembly.reading,
@@ -80,7 +85,7 @@ def teach_student(
         mu=params.mu,
         seed=seed,
         num_batches=schedule.steps_per_epoch,
-        chances=None if guesses is None else method.chances(guesses),
+        chances=None if pseudo_labels is None else method.sampling_probabilities(pseudo_labels),
     )
     if schedule.epochs:
         _log_predicted(method, assembly, unlabeled)
@@ -91,13 +96,13 @@ def teach_student(
         unlabeled,
         assembly.validation(rows.validation),
         hidden=HiddenLabels.of(rows.unlabeled, rows.labeled, assembly.task.classes),
-        guesses=guesses,
+        pseudo_labels=pseudo_labels,
         schedule=schedule,
         seed=seed,
         picture=picture,
         records=records,
         statistics=statistics,
-        shares=shares,
+        proportions=proportions,
         start=start,
         interpolation_weights=section.interpolation_weights,
         selects_epoch=settings.keeps_best_epoch,
@@ -107,17 +112,15 @@ def teach_student(
 
 @dataclass(frozen=True)
 class Teaching:
-    """All trainings of one student: with all labels, and without those of each fold.
+    """All trainings of a student: with all labels, and without each fold.
 
     Attributes:
-        assembly: the experiment.
-        student: name of the semi-supervised method.
-        start: fold, None for all labels -> the fine-tuned model and its description.
-        rows: what it learns from.
-        folds: of the patients, those of the fine-tuning.
-        seed: of everything random in it.
-        picture: draws weak and strong pairs.
-        records: fold, candidate, weights of pseudo labels -> where traces are left.
+        student: semi-supervised method.
+        start: fold (None for all labels) -> fine-tuned model and description.
+        folds: patient folds of the fine-tuning.
+        seed: of all random decisions.
+        picture: draws pairs of weak and strong views.
+        records: (fold, candidate, pseudo-label weights) -> logs and checkpoints.
     """
 
     assembly: Assembly
@@ -127,12 +130,12 @@ class Teaching:
     folds: LabelFolds
     seed: int
     picture: PairPicture
-    records: Callable[[int | None, float | None, Weighing | None], Records]
+    records: Callable[[int | None, float | None, NeighborWeights | None], Records]
 
     def train(
-        self, weighing: Weighing | None, fold: int | None = None, candidate: float | None = None
+        self, weighing: NeighborWeights | None, fold: int | None = None, candidate: float | None = None
     ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
-        """Teach with all labels, or without those of a fold; see `teach_student`."""
+        """Train a student with all labels, or without a fold."""
         model, description = self.start(fold)
         result = teach_student(
             self.assembly,
@@ -147,22 +150,22 @@ class Teaching:
         )
         return model, description, result
 
-    def weigh(self) -> Weighing | None:
-        """How much neighbors count, by labels that the models of the folds have not learned from.
+    def weigh(self) -> NeighborWeights | None:
+        """Pseudo-label weights of a patch and its neighbors, selected on labels held out from the fold models.
 
-        None where separate validation patches decide, or the method asks no neighbors.
+        None if separate validation patches select, or the method uses no neighbors.
         """
         settings = self.assembly.params.consistency.methods[self.student]
-        if not settings.asks_neighbors or len(self.rows.validation):
+        if not settings.needs_neighbors or len(self.rows.validation):
             return None
         folds = range(self.folds.num)
         looks = [(self.start(fold)[0], self.rows.without(self.folds, fold).validation) for fold in folds]
         return weigh_neighbors(self.assembly, looks)
 
     def cross_validate(
-        self, weighing: Weighing | None
+        self, weighing: NeighborWeights | None
     ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
-        """Students without each fold, and their descriptions; None where there are no folds."""
+        """Students without each fold, and their descriptions; None without folds."""
         if not self.folds.num:
             return None, []
         described: list[dict[str, Any]] = []
@@ -177,27 +180,26 @@ class Teaching:
         return validated, described
 
     def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
-        """What the final student is trained to be: None where separate validation patches select it."""
+        """Selected candidate of the final student; None if separate validation patches select."""
         if len(self.rows.validation):
             return None
         if validated is None:
             return without_validation(self.assembly, self.student)
-        _LOG.info("cross-validation on %d labels selects %g", len(self.rows.labeled), validated.selected)
+        _LOG.info(
+            "consistency: cross-validation labels=%d selected=%g", len(self.rows.labeled), validated.selected
+        )
         return validated.selected
 
 
-def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> Weighing:
-    """How much a patch and its neighbors count in pseudo labels, see `semisupervised.teaching.neighbors.weigh_by`."""
-    weighing = weigh_by(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
-    _LOG.info("pseudo-label weights: self=%g neighbors=%g", *weighing)
+def weigh_neighbors(assembly: Assembly, looks: Sequence[tuple[TaskModel, pd.DataFrame]]) -> NeighborWeights:
+    """Pseudo-label weights of a patch and its neighbors."""
+    weighing = fit_weights(looks, assembly.task, assembly.reading, assembly.params.evaluate.batch_size)
+    _LOG.info("consistency: pseudo-label weights: self=%g neighbors=%g", *weighing)
     return weighing
 
 
 def without_validation(assembly: Assembly, student: str) -> float:
-    """The candidate where the labels cannot be cross-validated: the model that the student would start from.
-
-    A method with one candidate takes that one.
-    """
+    """Candidate without cross-validation: the fine-tuned model, or the method's only candidate."""
     section = assembly.params.student_section(student, assembly.task.kind)
     if assembly.params.consistency.methods[student].keeps_best_epoch:
         return 0.0
@@ -205,15 +207,19 @@ def without_validation(assembly: Assembly, student: str) -> float:
 
 
 def _pseudo_labels(
-    assembly: Assembly, model: TaskModel, rows: pd.DataFrame, weighing: Weighing
+    assembly: Assembly, model: TaskModel, rows: pd.DataFrame, weighing: NeighborWeights
 ) -> torch.Tensor:
-    """What a model says of patches and their neighbors, see `semisupervised.teaching.neighbors`; (n, K)."""
+    """Pseudo labels of patches, weighted over their neighbors, (n, K)."""
     size = assembly.params.evaluate.batch_size
-    return combine(see(model, assembly.task, assembly.reading, rows, size), weighing, assembly.task.classes)
+    return combine(
+        patches_and_neighbors(model, assembly.task, assembly.reading, rows, size),
+        weighing,
+        assembly.task.classes,
+    )
 
 
 def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:
-    """The semi-supervised method of a name, which starts from a model."""
+    """Semi-supervised method with its settings."""
     params = assembly.params
     return METHODS[student](
         model=model,
@@ -227,12 +233,12 @@ def _method(assembly: Assembly, student: str, model: TaskModel) -> Any:
 
 
 def _log_predicted(method: SemiSupervised, assembly: Assembly, unlabeled: LabeledLoader) -> None:
-    """What the model that the student starts from predicts of weak and of strong views."""
+    """Log the fine-tuned model's predictions on weak and strong views."""
     predicted = predicted_by_views(method, assembly.task, unlabeled.some(NUM_PATCHES)[0])
     for name, figures in predicted.items():
-        _LOG.info("before training: predicted %s: weak=%.3f strong=%.3f", name, *figures)
+        _LOG.info("consistency: before training: predicted %s: weak=%.3f strong=%.3f", name, *figures)
 
 
 def student_code(stage: str, student: str) -> str:
-    """Digest of the code that a stage runs with a semi-supervised method, which it loads by name."""
+    """Digest of a stage's code with the semi-supervised method's module."""
     return stage_sha256(stage, METHODS[student].__module__)

@@ -1,6 +1,6 @@
-"""Pretraining methods behind one protocol: a file each, with settings in `settings.py`, loaded by name.
+"""Pretraining methods by name, loaded lazily.
 
-A new method is one file with a class that follows `protocol.Pretext`, its settings, and one line here.
+A method is one file with a class that follows `protocol.Pretext`, settings in `settings.py`, and one line here.
 """
 
 from histo_monai.utils.settings.registry import Registry
@@ -15,4 +15,4 @@ PRETEXTS = Registry.of_package(
     rsp="RSP",
     rsp_moco="RSPMoCo",
 )
-"""Name in `pretraining_methods` of params.yaml -> class, see `protocol.Pretext`."""
+"""Name in `pretraining_methods` of params.yaml -> class that follows `protocol.Pretext`."""

@@ -1,4 +1,4 @@
-"""Two views of each patch that show the same tissue and little else in common: the augmentation of MoCo."""
+"""Random pairs of views of a patch for momentum contrast."""
 
 from dataclasses import dataclass, replace
 
@@ -14,54 +14,53 @@ from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import draw_schedule
 
 NUM_VALIDATION_VIEWS = 64
-"""Drawings that validation shows its samples in, by turns."""
+"""Number of fixed view parameters; validation row r uses parameters r modulo 64."""
 
 
 @dataclass(frozen=True)
 class ContrastiveParameters:
-    """One drawing of two views of each patch: row i of both belongs to row i of the batch.
+    """Random parameters of two views of each patch; row i belongs to sample i.
 
     Attributes:
-        query: Of the view that the learning network sees.
-        key: Of the view that the following network sees.
+        query: view for the query network.
+        key: view for the key network.
     """
 
     query: ViewParameters
     key: ViewParameters
 
     def rows(self, samples: slice) -> "ContrastiveParameters":
-        """The parameters of some of the samples (`ViewParameters.rows`)."""
+        """Parameters of a slice of the samples."""
         return ContrastiveParameters(self.query.rows(samples), self.key.rows(samples))
 
     def numbers(self, drawings: torch.Tensor) -> "ContrastiveParameters":
-        """A batch put together of drawings made before, each as often as it is named.
+        """Parameters selected by sample number, with repeats.
 
         Args:
-            drawings: Number of the drawing of each sample, shape (N,), int64, on the CPU.
+            drawings: Shape (N,), int64, on the CPU.
         """
         return ContrastiveParameters(*(_gather(view, drawings) for view in (self.query, self.key)))
 
 
 class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, torch.Tensor]]):
-    """Two independently drawn views of each patch (paper, appendix "MoCo").
+    """Two independent random views of each patch (paper, appendix "MoCo").
 
-    Of each view, always: rotation by any angle, vertical and horizontal flip (each with probability one half), and a
-    crop stretched back to `size_px`, composed in this order into one affine warp (pixels beyond the edge are mirrored,
-    shrinking averages: see `geometry.warp`); then jitter of hue and saturation and of brightness and contrast, in
-    random order. There is no pixel noise, so any share of a batch has the bytes that it has in the whole.
+    Each view has a rotation by any angle, vertical and horizontal flips (probability 1/2 each), and a crop resized to
+    `size_px`. One affine warp composes them (`geometry.warp`: mirrored edges, area mean on shrinking). Jitters of hue
+    and saturation and of brightness and contrast follow in random order. No pixel noise: a slice of a batch keeps its
+    bytes.
 
-    Reading of the paper where it leaves room:
-        * "0.6-1.4" are the factors of color jitter 0.4: brightness and contrast are multiplied by them, brightness
-          first. Saturation has the ratio of Tellez et al. 2019 (`HueSaturation`), the factor less 1:
-          0.6 S below, at most S (1 + 0.4 (1 - S)) above, which needs no clipping. Hue of a factor is its departure
-          from 1 as a fraction of a full turn, ± 0.4, as in torchvision.
-        * each range holds "no change", so everything is always applied.
-        * the crop's aspect ratio lies within 3/4-4/3, as in `PretrainAugmentation`.
+    Choices that the paper leaves open:
+        * "0.6-1.4" are the factors of color jitter 0.4. Brightness is multiplied before contrast.
+          Saturation changes by the factor less 1 (Tellez et al. 2019, `HueSaturation`):
+          0.6 S below, at most S (1 + 0.4 (1 - S)) above, without clipping. Hue shifts by ± 0.4 turns, as in
+          torchvision.
+        * Each range contains the identity, so every operation is always applied.
+        * The crop's aspect ratio lies within 3/4-4/3, as in `PretrainAugmentation`.
 
-    The S patches of a sample share the order of the jitters, every patch draws its own magnitudes.
+    The S patches of a sample have one order of jitters; each patch has random magnitudes of its own.
 
     Args:
-        size_px: Side of the views.
         crop_area: Smallest and largest fraction of the area.
         jitter: Smallest and largest factor of brightness, contrast and saturation.
         hue: Largest shift, either way, fraction of a full turn.
@@ -94,20 +93,19 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
         )
 
     def randomize(self, num_samples: int, num_scales: int) -> ContrastiveParameters:
-        """Draws both views of one batch: see `Augmentation.randomize`."""
+        """Random parameters of both views of one batch."""
         source = self._source(num_samples, num_scales)
         return ContrastiveParameters(self._draw_view(source), self._draw_view(source))
 
     def apply(self, patches: torch.Tensor, drawn: ContrastiveParameters) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both views with parameters that are drawn already.
+        """Both views of a batch, with given parameters.
 
         Args:
             patches: Shape (N, S, 3, H, H), uint8, not modified.
-            drawn: From `randomize` with the same N and S.
+            drawn: from `randomize` with equal N and S.
 
         Returns:
-            The query's and the key's, each of shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of
-            `patches`.
+            Query view and key view, each (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
         """
         query, key = render(patches, [drawn.query, drawn.key], self.size_px)
         return query, key

@@ -1,4 +1,4 @@
-"""Momentum contrast: which key shows the patch of the query? (He et al. 2020; the paper's appendix "MoCo")."""
+"""Momentum contrast (He et al. 2020; the paper's appendix "MoCo")."""
 
 from __future__ import annotations
 
@@ -24,24 +24,20 @@ from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
 from histo_monai.utils.randomness import Step, derive_seed
 
 Points = tuple[torch.Tensor, torch.Tensor]
-"""Queries and keys, Shape (n, 128) each."""
+"""Queries and keys, (n, 128) each."""
 
 
 class MoCo:
-    """Instance discrimination against a queue of keys, behind the `Pretext` protocol.
+    """Instance discrimination against a queue of keys.
 
-    A sample is one patch at the finest resolution, seen twice; targets are the rows of the samples. A key enters the
-    queue after the step that it was the positive of, and an older key of the same patch does not count: the queue never
-    holds the positive as a negative. The last weights are kept, as He et al. do. While the key network moves fast, a
-    fresh positive is easily told from the older keys of the queue, so early training losses are low for no merit;
-    validation has other negatives (`measure`).
+    A sample is two views of one patch at the finest resolution; targets are the rows of the samples. A key enters the
+    queue after its step as positive. Older keys of a patch do not count as its negatives. The last weights are saved,
+    as in He et al. While the key network moves fast, old keys are easy negatives, so early training losses are low.
+    Validation uses other negatives (`measure`).
 
     Args:
-        start: encoder, and the file that it starts from, if any.
-        patch_px: side of the patches that the trunk sees.
-        mpps: resolutions of the corpus, µm/px, finest first; only the finest is read.
-        augmentation_prob: not used: every view has all of `ContrastiveViews`.
-        settings: see `MoCoSettings`.
+        mpps: resolutions of the dataset, µm/px, finest first; only the finest is read.
+        augmentation_prob: unused; every view has all operations of `ContrastiveViews`.
 
     Raises:
         ValueError: there is no resolution, or a number is outside its range.
@@ -88,15 +84,15 @@ class MoCo:
         return self._network
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """Two views of each patch, drawn anew."""
-        share, total = step.share(len(patches))
+        """Two random views of each patch."""
+        own_rows, total = step.share(len(patches))
         self._augment.set_random_state(step.derive_seed("augmentation"))
-        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
+        drawn = self._augment.randomize(total, patches.shape[1]).rows(own_rows)
         query, key = self._augment.apply(patches, drawn)
         return Task((query.squeeze(1), key.squeeze(1)), rows)
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
-        """Two views of each patch, of a fixed set: row r is seen in number r mod 64."""
+        """Two fixed views of each patch; row r uses parameters r modulo 64."""
         drawn = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
         query, key = self._augment.apply(patches, drawn)
         return Task((query.squeeze(1), key.squeeze(1)), rows)
@@ -104,11 +100,10 @@ class MoCo:
     def measure(self, outputs: Points, task: Task) -> dict[str, torch.Tensor]:
         """InfoNCE, and whether the positive ranks first.
 
-        In training the negatives are the keys of other patches in the queue. They are older than the positive, and a
-        network that moves fast tells them from it by that alone: in the first epoch on simulated slides up to nine of
-        ten positives ranked first while none was told from keys of its own age. So in evaluation mode the negatives
-        are the keys of the other patches of the batch, all made by the network as it is: the same pairs and the same
-        negatives after every epoch, on any number of processes.
+        In training, negatives are the keys of other patches in the queue. Their age alone separates them from the
+        positive while the network moves fast: in the first epoch on simulated slides, up to nine of ten positives
+        ranked first, and none against keys of equal age. In evaluation mode, negatives are the other keys of the batch,
+        all from the current network: equal pairs and negatives after every epoch, on any number of processes.
         """
         queries, keys = outputs
         if self.network.training:
@@ -131,7 +126,7 @@ class MoCo:
         self.network.enqueue(outputs[1], task.targets)
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
-        """The trunk of the query network: fine-tuning drops the projection."""
+        """Backbone of the query network; fine-tuning drops the projection."""
         return {f"encoder.{name}": value for name, value in self.network.query.encoder.state_dict().items()}
 
     def description(self) -> Mapping[str, Any]:
@@ -142,7 +137,7 @@ class MoCo:
         )
 
     def picture(self, outputs: Points, task: Task) -> np.ndarray:
-        """Each patch's two views, and the key of the batch that is nearest to its query."""
+        """Image of each patch's two views and the nearest key of the batch."""
         queries, keys = outputs
         query_views, key_views = (views.float().cpu().numpy() for views in task.inputs)
         return mosaic_of_matches(query_views, key_views, (queries @ keys.T).float().cpu().numpy())
@@ -151,15 +146,12 @@ class MoCo:
 def mosaic_of_matches(
     queries: np.ndarray, keys: np.ndarray, similarities: np.ndarray, num: int = 8, columns: int = 2
 ) -> np.ndarray:
-    """The view of the query, that of its own key, and that of the key nearest to the query among those given.
+    """Image of query views, own key views, and nearest key views.
 
     Args:
         queries: Shape (n, 3, P, P), float32, 0..1.
-        keys: the same; row i shows the patch of query i.
-        similarities: Shape (n, n): cosine of each query (row) and each key; green frame where its own key is the
-            nearest, red where it is not.
-        num: how many queries to draw.
-        columns: queries side by side.
+        keys: shape and range of `queries`; row i shows the patch of query i.
+        similarities: Shape (n, n): cosine of each query (row) and key. Green frame: the own key is nearest; red: not.
 
     Returns:
         Shape (H, W, 3), uint8.

@@ -1,4 +1,4 @@
-"""Momentum contrast: query network, slow key network, queue of keys and the InfoNCE loss (He et al. 2020)."""
+"""Momentum contrast: query and key networks, key queue, InfoNCE loss (He et al. 2020)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ KEY_FEATURES = 128
 """Length of queries and keys (He et al. 2020, section 3.3)."""
 
 EMPTY = -1
-"""Id of a slot of the queue that holds no key yet."""
+"""Id of an empty slot of the queue."""
 
 
 class KeyQueue(nn.Module):
-    """The last keys, as a ring: the oldest goes first. All of it lies in buffers, and so in `state_dict`.
+    """Ring of the last K keys, in buffers of `state_dict`.
 
     Args:
-        size: K, keys that it holds.
+        size: K.
 
     Raises:
-        ValueError: it would hold none.
+        ValueError: K is below 1.
     """
 
     keys: torch.Tensor
     """Shape (K, 128), float32."""
     ids: torch.Tensor
-    """Shape (K,), int64: the sample of each key, `EMPTY` where there is none."""
+    """Shape (K,), int64: the sample of each key, or `EMPTY`."""
     num_added: torch.Tensor
-    """Shape (), int64: keys added so far; modulo K it is the slot that the next one takes."""
+    """Shape (), int64: keys added so far; modulo K: the next slot."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -49,31 +49,31 @@ class KeyQueue(nn.Module):
 
     @torch.no_grad()
     def add(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
-        """Put keys in, in their order, each in place of the oldest.
+        """Add keys in order, each in place of the oldest.
 
         Args:
-            keys: Shape (n, 128), any n.
-            ids: Shape (n,), int64, the samples that they are of, not negative.
+            keys: Shape (n, 128).
+            ids: Shape (n,), int64, sample of each key, not negative.
         """
-        kept = min(len(keys), self.size)
+        num_stored = min(len(keys), self.size)
         self.num_added += len(keys)
-        # Slots are computed where the queue lies: a GPU is not waited for.
-        slots = (self.num_added - kept + torch.arange(kept, device=self.ids.device)) % self.size
-        self.keys.index_copy_(0, slots, keys[len(keys) - kept :].to(self.keys.dtype))
-        self.ids.index_copy_(0, slots, ids[len(ids) - kept :])
+        # Slots are computed on the device of the queue, without synchronization.
+        slots = (self.num_added - num_stored + torch.arange(num_stored, device=self.ids.device)) % self.size
+        self.keys.index_copy_(0, slots, keys[len(keys) - num_stored :].to(self.keys.dtype))
+        self.ids.index_copy_(0, slots, ids[len(ids) - num_stored :])
 
     @torch.no_grad()
     def add_all(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
-        """Add the keys of all processes, in the order of the processes: what one process would add.
+        """Add the keys of all processes in rank order, as one process would.
 
         Args:
-            keys: Shape (n, 128), this process's share of the batch; the shares are equal.
-            ids: Shape (n,), int64, the samples that they are of.
+            keys: Shape (n, 128), the batch rows of this process; n is equal on all processes.
+            ids: Shape (n,), int64, sample of each key.
         """
         self.add(_gathered(keys), _gathered(ids))
 
     def negatives_of(self, ids: torch.Tensor) -> torch.Tensor:
-        """Which keys are of another sample: not the empty slots, not an older key of the sample itself.
+        """Mask of the keys that are negatives of each sample: neither empty slots nor own older keys.
 
         Args:
             ids: Shape (n,), int64.
@@ -85,13 +85,10 @@ class KeyQueue(nn.Module):
 
 
 class Projector(nn.Module):
-    """Patches -> points on the unit sphere: encoder, Linear D -> 128, length 1.
+    """Points on the unit sphere from patches: encoder, Linear D -> 128, length 1.
 
     Input  (N, 3, H, W), float32, 0..1
-    Output (N, 128), float32 whatever autocast does (float64 in a network of float64)
-
-    Args:
-        encoder: becomes part of it.
+    Output (N, 128), float32 under autocast too (float64 in a float64 network)
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -105,15 +102,13 @@ class Projector(nn.Module):
 
 
 class MomentumContrast(nn.Module):
-    """The query network, which learns; the key network, which follows it; the queue.
+    """Query network, key network that follows it, and key queue.
 
-    The key network is always in evaluation mode and normalizes by statistics that follow those of the query network,
-    as its weights do (Cai et al. 2021, "EMAN"). So a key is a function of its own image alone, on any number of
-    processes: nothing of the batch that a query and its key share can tell the positive from the queue. (The shuffling
-    of He et al. 2020 needs several processes.)
+    The key network stays in evaluation mode. Its normalization statistics follow the query network's, as its weights do
+    (Cai et al. 2021, "EMAN"). A key depends on its own image alone, on any number of processes: no batch statistics
+    reveal the positive. (The shuffling of He et al. 2020 needs several processes.)
 
     Args:
-        encoder: that the query network starts from; becomes part of it.
         queue_size: K.
         key_momentum: m of key <- m key + (1 - m) query, after each step.
 
@@ -132,7 +127,7 @@ class MomentumContrast(nn.Module):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode does not reach the key network."""
+        """Set the mode of all but the key network."""
         super().train(mode)
         self.key.eval()
         return self
@@ -144,59 +139,59 @@ class MomentumContrast(nn.Module):
 
         Args:
             query_views: Shape (n, 3, P, P), float32, 0..1.
-            key_views: the same; another view of each patch.
+            key_views: another view of each patch, equal shape.
 
         Returns:
-            Shape (n, 128) each, of length 1.
+            (n, 128) each, of length 1.
         """
         with torch.no_grad():
             keys = self.key(key_views)
         return self.query(query_views), keys
 
     def follow(self) -> None:
-        """One step of the key network towards the query network."""
+        """Move the key network one step towards the query network."""
         follow(self.key, self.query, self.key_momentum)
 
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor, ids: torch.Tensor) -> None:
-        """See `KeyQueue.add_all`."""
+        """Add the keys of all processes to the queue."""
         self.queue.add_all(keys, ids)
 
 
 def point_on_sphere(projection: nn.Linear, features: torch.Tensor) -> torch.Tensor:
-    """(N, D) -> (N, 128), of length 1; float32 whatever autocast does."""
+    """(N, D) -> (N, 128), of length 1, float32 under autocast too."""
     return F.normalize(at_full_precision(projection, features), dim=1)
 
 
 @torch.no_grad()
 def other_keys_of_batch(keys: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """All keys of a batch, whichever process made them, and which of them are of other samples than one's own.
+    """Keys of the whole batch over all processes, and a mask of each sample's negatives.
 
     Args:
-        keys: Shape (n, 128), this process's share of the batch; the shares may differ in length.
-        ids: Shape (n,), int64, the samples that they are of.
+        keys: Shape (n, 128), the batch rows of this process; n may differ between processes.
+        ids: Shape (n,), int64, sample of each key.
 
     Returns:
-        Shape (m, 128), and Shape (n, m), bool.
+        Keys (m, 128), mask (n, m) bool.
     """
     if dist.is_initialized():
         longest = torch.tensor(len(ids), device=ids.device)
         dist.all_reduce(longest, dist.ReduceOp.MAX)
         missing = int(longest) - len(ids)
         keys = _gathered(F.pad(keys, (0, 0, 0, missing)))
-        everyones = _gathered(F.pad(ids, (0, missing), value=EMPTY))
+        all_ids = _gathered(F.pad(ids, (0, missing), value=EMPTY))
     else:
-        everyones = ids
-    return keys, (everyones != EMPTY) & (everyones != ids.unsqueeze(1))
+        all_ids = ids
+    return keys, (all_ids != EMPTY) & (all_ids != ids.unsqueeze(1))
 
 
-def _gathered(share: torch.Tensor) -> torch.Tensor:
-    """The shares of all processes, in their order."""
+def _gathered(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of all processes, in rank order."""
     if not dist.is_initialized():
-        return share
-    shares = [torch.empty_like(share) for _ in range(dist.get_world_size())]
-    dist.all_gather(shares, share.contiguous())
-    return torch.cat(shares)
+        return rows
+    parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, rows.contiguous())
+    return torch.cat(parts)
 
 
 def info_nce(
@@ -207,19 +202,19 @@ def info_nce(
     temperature: float,
     valid: torch.Tensor,
 ) -> torch.Tensor:
-    """InfoNCE: -log of the softmax of each query's own key among that key and the valid ones of the queue.
+    """InfoNCE: -log softmax of each query's own key against the valid keys of the queue.
 
     Source: van den Oord, Li, Vinyals 2018, equation 4; He et al. 2020, equation 1.
 
-    Computed in float32, or in float64 where the queries are. Without any valid key in the queue it is 0; where all keys
-    are equal it is log(1 + number of valid keys).
+    Computed in float32, or in float64 for float64 queries. 0 without valid keys; log(1 + number of valid keys) where
+    all keys are equal.
 
     Args:
         queries: Shape (n, D), of length 1.
         keys: Shape (n, D), of length 1; row i is the positive of query i.
         queue: Shape (K, D), of length 1: the negatives.
         temperature: positive; divides the cosine similarities.
-        valid: Shape (n, K), bool; the queue's keys that are negatives of each query.
+        valid: Shape (n, K), bool; the queue's negatives of each query.
 
     Returns:
         Shape (n,).
@@ -232,15 +227,9 @@ def info_nce(
 def positive_is_nearest(
     queries: torch.Tensor, keys: torch.Tensor, queue: torch.Tensor, *, valid: torch.Tensor
 ) -> torch.Tensor:
-    """1 where a query is nearer to its own key than to every valid one of the queue, else 0.
+    """1 where a query is nearer to its own key than to every valid key of the queue, else 0.
 
-    A tie is 0, so that a network that gives all patches the same key is never right.
-
-    Args:
-        queries: as in `info_nce`.
-        keys: the same.
-        queue: the same.
-        valid: the same.
+    A tie is 0, so a network with equal keys for all patches scores 0. Arguments as in `info_nce`.
 
     Returns:
         Shape (n,), float32.
@@ -252,7 +241,7 @@ def positive_is_nearest(
 def _similarities(
     queries: torch.Tensor, keys: torch.Tensor, queue: torch.Tensor, valid: torch.Tensor
 ) -> torch.Tensor:
-    """Shape (n, 1 + K): the positive first; -inf where a key is not valid."""
+    """Cosines (n, 1 + K): the positive first; -inf for invalid keys."""
     dtype = torch.promote_types(queries.dtype, torch.float32)
     queries = queries.to(dtype)
     positive = (queries * keys.to(dtype)).sum(dim=1, keepdim=True)

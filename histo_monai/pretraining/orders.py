@@ -1,4 +1,4 @@
-"""Order of three concentric patches: network, validation and baselines, without training (paper, section 3.1)."""
+"""Order of three concentric patches: network, validation and untrained baselines (paper, section 3.1)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,18 @@ from histo_monai.utils.randomness import Step
 from histo_monai.utils.transfer import sent
 
 ORDERS = tuple(itertools.permutations(range(3)))
-"""Class k means: place i of the sequence holds resolution ORDERS[k][i], where 0 is the finest."""
+"""Class k: place i of the sequence holds resolution ORDERS[k][i]; 0 is the finest."""
 
 
 class RSPNetwork(nn.Module):
-    """One trunk for three patches, a pair MLP, and a head over the orders.
+    """Backbone, pair MLP, and head over the six orders.
 
-    The patches are put in order after the trunk, not before: the trunk treats each patch alone (its batch-norm does
-    not care about order), so this is the same function, and all six orders of a triple cost one pass of the trunk.
-
-    Args:
-        encoder: becomes part of it.
+    Patches are ordered after the backbone. The backbone treats each patch alone, and batch-norm ignores order. So the
+    function is unchanged, and all six orders of a triple cost one pass of the backbone.
     """
 
     places: torch.Tensor
-    """`ORDERS`, Shape (6, 3), where the network is."""
+    """`ORDERS`, Shape (6, 3), on the network's device."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -45,11 +42,11 @@ class RSPNetwork(nn.Module):
         self.register_buffer("places", torch.tensor(ORDERS), persistent=False)
 
     def forward(self, patches: torch.Tensor, orders: torch.Tensor) -> torch.Tensor:
-        """Logits over the six classes, for each of K orders in which the triples are shown.
+        """Logits over the six classes, for K presented orders of each triple.
 
         Args:
             patches: Shape (n, 3, 3, P, P), float32, 0..1; axis 1 is resolution, finest first.
-            orders: Shape (n, K), int64, classes 0..5 (see `ORDERS`).
+            orders: Shape (n, K), int64, classes of `ORDERS`.
 
         Returns:
             Shape (n, K, 6).
@@ -57,7 +54,7 @@ class RSPNetwork(nn.Module):
         return self.logits(self.features(patches), orders)
 
     def features(self, patches: torch.Tensor) -> torch.Tensor:
-        """(n, 3, 3, P, P) -> (n, 3, D), of the trunk."""
+        """(n, 3, 3, P, P) -> backbone features (n, 3, D)."""
         features: torch.Tensor = self.encoder(patches.flatten(0, 1)).unflatten(0, (len(patches), 3))
         return features
 
@@ -74,13 +71,12 @@ class RSPNetwork(nn.Module):
 
 
 class OrderPrediction:
-    """What resolution sequence prediction and its untrained baseline share: all but the training.
+    """Network, validation and output of resolution sequence prediction, without training.
 
     Validation shows each triple in all six orders.
 
     Args:
-        start: encoder, and the file that it starts from, if any; a pair MLP in the file is loaded, too.
-        patch_px: side of the patches that the trunk sees.
+        start: encoder and optional weights; a pair MLP in the file is loaded, too.
         mpps: the three resolutions, µm/px, finest first.
 
     Raises:
@@ -105,16 +101,16 @@ class OrderPrediction:
 
     @property
     def network(self) -> RSPNetwork:
-        """Trunk, pair MLP and the head over the orders."""
+        """Backbone, pair MLP and the head over the orders."""
         return self._network
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
-        """All six orders of every triple, not augmented."""
+        """All six orders of every triple, unaugmented."""
         orders = torch.arange(len(ORDERS), device=patches.device).expand(len(patches), -1)
         return Task((plain_view(patches, self.patch_px), orders), orders)
 
     def measure(self, outputs: torch.Tensor, task: Task) -> dict[str, torch.Tensor]:
-        """Cross-entropy and accuracy, means over the orders in which it was shown; and `ordered_by_one_number`."""
+        """Cross-entropy and accuracy, means over the presented orders; and `ordered_by_one_number`."""
         loss = F.cross_entropy(outputs.float().flatten(0, 1), task.targets.flatten(), reduction="none")
         right = (outputs.argmax(dim=-1) == task.targets).float()
         return {
@@ -124,10 +120,10 @@ class OrderPrediction:
         }
 
     def after_step(self, outputs: torch.Tensor, task: Task) -> None:
-        """Nothing follows a step."""
+        """Do nothing after a step."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
-        """Trunk and pair MLP: fine-tuning keeps both and drops the head over the orders."""
+        """Backbone and pair MLP; fine-tuning drops the head over the orders."""
         parts = {"encoder": self.network.encoder, "pair_mlp": self.network.pair_mlp}
         return {
             f"{part}.{name}": value
@@ -146,7 +142,7 @@ class OrderPrediction:
         )
 
     def picture(self, outputs: torch.Tensor, task: Task) -> np.ndarray:
-        """Triples as they were shown, with the true and the predicted order."""
+        """Image of presented triples, with true and predicted orders."""
         patches, orders = task.inputs
         one = torch.arange(len(patches), device=orders.device) % orders.shape[1]
         rows = torch.arange(len(patches), device=orders.device)
@@ -159,23 +155,17 @@ class OrderPrediction:
 
 
 class Untrained(OrderPrediction):
-    """RSP that does not train: same network, no epoch. Its one validation pass shows an untrained head at chance.
-
-    Args:
-        start: encoder, and the file that it starts from, if any.
-        patch_px: side of the patches.
-        mpps: the three resolutions, µm/px, finest first.
-    """
+    """RSP without training: zero epochs, one validation pass with an untrained head (chance level)."""
 
     epochs = 0
     batch_size = 64
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """What validation asks; no engine calls for it, as there is no epoch."""
+        """The validation task; never called, as there is no epoch."""
         return self.validation_task(patches, rows)
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """SGD that would leave the weights where they are."""
+        """SGD with learning rate 0."""
         return torch.optim.SGD(network.parameters(), lr=0.0)
 
 
@@ -183,12 +173,12 @@ _LAPLACIAN = ((0.0, 1.0, 0.0), (1.0, -4.0, 1.0), (0.0, 1.0, 0.0))
 
 
 def contrast(patches: torch.Tensor) -> torch.Tensor:
-    """Standard deviation of gray, the mean of R, G and B. Shape (..., 3, P, P) -> (...)."""
+    """Standard deviation of gray, (..., 3, P, P) -> (...). Gray is the mean of R, G and B."""
     return patches.float().mean(dim=-3).std(dim=(-2, -1), correction=0)
 
 
 def sharpness(patches: torch.Tensor) -> torch.Tensor:
-    """Mean absolute Laplacian of gray, inside the edge, in parts of the contrast. Shape (..., 3, P, P) -> (...)."""
+    """Mean absolute Laplacian of gray inside the edge, divided by `contrast`; (..., 3, P, P) -> (...)."""
     gray = patches.float().mean(dim=-3)
     kernel = sent(torch.tensor(_LAPLACIAN), patches.device).expand(1, 1, -1, -1)
     detail = F.conv2d(gray.flatten(0, -3).unsqueeze(1), kernel).abs().mean(dim=(1, 2, 3))
@@ -196,7 +186,7 @@ def sharpness(patches: torch.Tensor) -> torch.Tensor:
 
 
 def ordered_by_one_number(triples: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Whether detail lies closer to the pixel, or contrast is lower, the coarser a patch of a triple is.
+    """Whether sharpness rises, or contrast falls, over a triple from fine to coarse.
 
     Baselines of the pretext task: where one number orders the triples, the task teaches little about tissue.
 
@@ -204,7 +194,7 @@ def ordered_by_one_number(triples: torch.Tensor) -> dict[str, torch.Tensor]:
         triples: Shape (n, 3, 3, P, P); axis 1 is resolution, finest first.
 
     Returns:
-        "by_sharpness" and "by_contrast", each Shape (n,): 1 where the number alone puts the triple in order, or 0.
+        "by_sharpness" and "by_contrast", (n,) each: 1 where the number alone orders the triple, else 0.
     """
     rises = {"by_sharpness": sharpness(triples), "by_contrast": -contrast(triples)}
     return {name: (number.diff(dim=1) > 0).all(dim=1).float() for name, number in rises.items()}
@@ -218,15 +208,12 @@ def mosaic_of_triples(
     num: int = 8,
     columns: int = 2,
 ) -> np.ndarray:
-    """Triples in the order in which they were shown; under each its true and its predicted resolutions.
+    """Image of triples in presented order, with true and predicted resolutions.
 
     Args:
         patches: Shape (n, 3, 3, P, P), float32, 0..1, finest first.
         shown: per triple, the resolution (0 finest) at each place.
-        predicted: the same as the network has it; green frame where it is right, red where not.
-        mpps: µm/px of the three resolutions.
-        num: how many triples to draw.
-        columns: triples side by side.
+        predicted: predicted resolution at each place; green frame: right, red: wrong.
 
     Returns:
         Shape (H, W, 3), uint8.
@@ -237,12 +224,12 @@ def mosaic_of_triples(
         right = tuple(shown[i]) == tuple(predicted[i])
         row, column = divmod(i, columns)
         for place, scale in enumerate(shown[i]):
-            true, guess = mpps[scale], mpps[predicted[i][place]]
+            true, answer = mpps[scale], mpps[predicted[i][place]]
             sheet.show(
                 (row, 3 * column + place),
                 patches[i, scale],
-                f"is {true:g}, said {guess:g} µm/px",
-                color="black" if true == guess else WRONG,
+                f"true {true:g}, predicted {answer:g} µm/px",
+                color="black" if true == answer else WRONG,
                 frame=RIGHT if right else WRONG,
             )
     return sheet.pixels()

@@ -1,4 +1,4 @@
-"""Published weights as they are: the encoder of a file without any pretraining of our own, beside `random`."""
+"""Baseline with published weights: the encoder of a file, not pretrained further."""
 
 from __future__ import annotations
 
@@ -14,17 +14,9 @@ from histo_monai.utils.errors import InputError
 
 
 class Pretrained(Untrained):
-    """The encoder of a file, written like any other method's, with a linear head.
+    """Encoder of a weights file, with a linear head, or RSP's head where the file has its pair MLP.
 
-    A file that brings the pair MLP of RSP has RSP's head. The one validation pass shows how well a head that is not
-    trained orders triples: at chance.
-
-    Args:
-        start: encoder and the file that it starts from.
-        patch_px: side of the patches.
-        mpps: the three resolutions, µm/px, finest first.
-        augmentation_prob: not used, since nothing trains.
-        settings: none.
+    The one validation pass measures an untrained order head (chance level).
 
     Raises:
         InputError: there is no file.
@@ -43,13 +35,13 @@ class Pretrained(Untrained):
     ) -> None:
         if start.weights is None:
             raise InputError(
-                "method pretrained has no weights to start from: put a file into data/weights and name it in "
-                "encoder.weights, with its sha256"
+                "encoder.weights: null, but the method pretrained needs a file. Fix: put a file into data/weights and "
+                "write its name and sha256 here."
             )
         super().__init__(start=start, patch_px=patch_px, mpps=mpps)
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
-        """The encoder; the pair MLP where the file brings one."""
+        """Encoder, and the pair MLP of the file, if any."""
         state = super().encoder_state()
         if self.brings_pair_mlp:
             return state

@@ -1,4 +1,4 @@
-"""What a pretraining method is to the engine. A new method is one file and one line in `PRETEXTS`."""
+"""Interface between pretraining methods and their engine."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from histo_monai.utils.randomness import Step
 
 @dataclass(frozen=True)
 class Task:
-    """A batch turned into something to solve: what the network is called with, and what it should say."""
+    """Inputs of the network and targets of a batch."""
 
     inputs: tuple[torch.Tensor, ...]
     targets: torch.Tensor
 
 
 class Pretext(Protocol):
-    """A self-supervised method: how patches become a task, what solves it, and what of that is kept.
+    """A self-supervised method: a pretext task, a network that solves it, and the weights to save.
 
-    Built with keyword arguments: `start` (the encoder), `patch_px`, `mpps` (resolutions of the corpus, µm/px, finest
+    Built with keyword arguments: `start` (the encoder), `patch_px`, `mpps` (resolutions of the dataset, µm/px, finest
     first), `augmentation_prob` (of each operation of `PretrainAugmentation`) and `settings`, an instance of `Settings`.
 
     Attributes:
-        Settings: frozen dataclass of what params can set of it below `pretrain.<name>`, a `PretextSettings`.
-        MEASURES: names that `measure` gives, "loss" first.
-        KEEPS_BEST: whether the weights of the lowest validation loss are kept; else the last ones, for methods whose
-            validation losses of different epochs do not mean the same.
-        network: everything that trains, and what follows it (buffers, slow copies); called with `Task.inputs`.
-        mpps: S resolutions in µm/px, finest first, of the patches that it is given.
-        epochs: passes over the training samples; 0 keeps the network as it was initialized.
+        Settings: frozen dataclass of the method's params, a `PretextSettings`.
+        MEASURES: keys of `measure`, "loss" first.
+        KEEPS_BEST: whether to save the weights of the lowest validation loss. False: the last weights, for methods with
+            validation losses that are not comparable between epochs.
+        network: all trained modules, buffers and averaged copies; called with `Task.inputs`.
+        mpps: S resolutions of the input patches, µm/px, finest first.
+        epochs: passes over the training samples; 0 leaves the network at its initialization.
         batch_size: samples per step, over all processes.
     """
 
@@ -48,28 +48,28 @@ class Pretext(Protocol):
 
     @property
     def network(self) -> nn.Module:
-        """See the class."""
+        """All trained modules, buffers and averaged copies."""
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """(n, S, 3, P, P) uint8 on the device of the network, and their rows (n,) in the table -> an augmented task."""
+        """An augmented task from patches (n, S, 3, P, P), uint8, on the network's device, and their table rows (n,)."""
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
-        """The same without chance: a function of the patch and its row, equal in every epoch."""
+        """A task without randomness: a function of patch and row, equal in every epoch."""
 
     def measure(self, outputs: Any, task: Task) -> dict[str, torch.Tensor]:
-        """Outputs of the network against the targets, per sample: "loss" (minimized) first, each of Shape (n,)."""
+        """Measures of outputs against targets, each (n,); "loss" (minimized) first."""
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """The method's optimizer over `network`, which may be wrapped for several processes."""
 
     def after_step(self, outputs: Any, task: Task) -> None:
-        """Called after each optimizer step, with what the step saw: this process's share of the batch."""
+        """Update the method after an optimizer step, with this process's rows of the batch."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
-        """What fine-tuning starts from, by name."""
+        """Tensors that fine-tuning starts from, by name."""
 
     def description(self) -> Mapping[str, Any]:
-        """What `encoder_state` is, for the JSON beside it."""
+        """Content of the JSON file beside `encoder_state`."""
 
     def picture(self, outputs: Any, task: Task) -> np.ndarray:
-        """A validation batch and the network's answers as an image, (H, W, 3) uint8."""
+        """Image of a validation batch with the network's outputs, (H, W, 3) uint8."""

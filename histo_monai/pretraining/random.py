@@ -1,4 +1,4 @@
-"""The supervised baseline: the encoder at its random initialization, written like any other method's."""
+"""Baseline without pretraining: the encoder at its random initialization."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from histo_monai.pretraining.settings import PretextSettings, RandomSettings
 
 
 class Random(Untrained):
-    """The encoder of RSP at its random initialization.
-
-    Args:
-        start: encoder; its weights, if any, are left alone.
-        patch_px: side of the patches.
-        mpps: the three resolutions, µm/px, finest first.
-        augmentation_prob: not used, since nothing trains.
-        settings: none.
-    """
+    """RSP's encoder at its random initialization; weights named in `start` are not loaded."""
 
     Settings: ClassVar[type[PretextSettings]] = RandomSettings
 

@@ -1,4 +1,4 @@
-"""Resolution sequence prediction: in which of 3! orders do three concentric patches stand? (paper, section 3.1)."""
+"""Resolution sequence prediction (paper, section 3.1): in which of 3! orders do three concentric patches stand?"""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ from histo_monai.utils.transfer import sent
 
 
 class RSP(OrderPrediction):
-    """Resolution sequence prediction, the paper's pretext task, behind the `Pretext` protocol.
+    """Resolution sequence prediction, the paper's pretext task.
 
-    Training shows each triple in one order, drawn anew for every sample and epoch. Validation shows it in all six.
+    Training shows each triple in one random order per epoch. Validation shows each triple in all six orders.
 
     Args:
-        start: encoder, and the file that it starts from, if any; a pair MLP in the file is loaded, too.
-        patch_px: side of the patches that the trunk sees.
+        start: encoder and optional weights; a pair MLP in the file is loaded, too.
         mpps: the three resolutions, µm/px, finest first.
-        augmentation_prob: see `PretrainAugmentation`.
-        settings: see `OrderSettings`.
 
     Raises:
         ValueError: there are not three resolutions.
@@ -51,12 +48,12 @@ class RSP(OrderPrediction):
         self._settings = settings
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """Augment, and draw one order per triple."""
-        share, total = step.share(len(patches))
+        """Augmented triples, each in one random order."""
+        own_rows, total = step.share(len(patches))
         self._augment.set_random_state(step.derive_seed("augmentation"))
-        drawn = self._augment.randomize(total, patches.shape[1]).rows(share)
+        drawn = self._augment.randomize(total, patches.shape[1]).rows(own_rows)
         views = self._augment.apply(patches, drawn)
-        orders = step.generator("order").integers(len(ORDERS), size=total)[share]
+        orders = step.generator("order").integers(len(ORDERS), size=total)[own_rows]
         shown = sent(torch.from_numpy(orders), patches.device).unsqueeze(1)
         return Task((views, shown), shown)
 

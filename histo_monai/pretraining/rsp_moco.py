@@ -1,4 +1,4 @@
-"""RSP and MoCo in one network: what changes with resolution, and what stays when the view does (paper, section 6)."""
+"""RSP and MoCo in one network (paper, section 6)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ class Outputs(NamedTuple):
 
 
 class OrderAndContrast(nn.Module):
-    """The features of the finest patch, which the orders need anyway, are the query of momentum contrast.
+    """RSP network, with the features of the finest patch as the query of momentum contrast.
 
-    The key network is as in `MomentumContrast`.
+    The key network follows as in `MomentumContrast`.
 
     Args:
-        ordering: the network of RSP; becomes part of it.
         queue_size: K.
         key_momentum: m of key <- m key + (1 - m) query, after each step.
     """
@@ -58,13 +57,13 @@ class OrderAndContrast(nn.Module):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode does not reach the key network."""
+        """Set the mode of all but the key network."""
         super().train(mode)
         self.key_encoder.eval()
         return self
 
     def forward(self, patches: torch.Tensor, orders: torch.Tensor, others: torch.Tensor) -> Outputs:
-        """See `RSPNetwork`.
+        """Logits of the orders, queries and keys of a batch.
 
         Args:
             patches: Shape (n, 3, 3, P, P), float32, 0..1; axis 1 is resolution, finest first.
@@ -78,23 +77,16 @@ class OrderAndContrast(nn.Module):
         return Outputs(self.ordering.logits(features, orders), queries, keys)
 
     def follow(self) -> None:
-        """One step of the key network towards trunk and projection."""
+        """Move the key network one step towards backbone and projection."""
         follow(self.key_encoder, self.ordering.encoder, self.key_momentum)
         follow(self.key_projection, self.projection, self.key_momentum)
 
 
 class RSPMoCo:
-    """As `RSP`, and its finest patch is the query of `MoCo`, whose key is a contrastive view of the same patch.
+    """RSP, with the finest patch as the query of MoCo; the key is a contrastive view of the patch.
 
-    The trunk passes over three patches with gradient, as in RSP, and over one without: a third more than RSP's forward
-    pass. The last weights are kept, and the pair MLP is dropped, as in MoCo.
-
-    Args:
-        start: encoder, and the file that it starts from, if any.
-        patch_px: side of the patches that the trunk sees.
-        mpps: the three resolutions, µm/px, finest first.
-        augmentation_prob: see `PretrainAugmentation`.
-        settings: see `RSPMoCoSettings`.
+    The backbone passes over three patches with gradient, as in RSP, and over one without: a third more than RSP's
+    forward pass. The last weights are saved, and the pair MLP is dropped, as in MoCo.
     """
 
     Settings: ClassVar[type[PretextSettings]] = RSPMoCoSettings
@@ -117,27 +109,27 @@ class RSPMoCo:
 
     @property
     def network(self) -> OrderAndContrast:
-        """Trunk, heads, key network and queue."""
+        """Backbone, heads, key network and queue."""
         return self._network
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """That of RSP, and another view of each finest patch; targets are orders and rows side by side."""
+        """RSP's task with another view of each finest patch; targets are orders and rows side by side."""
         orders = self._rsp.training_task(patches, rows, step)
-        share, total = step.share(len(patches))
+        own_rows, total = step.share(len(patches))
         self._others.set_random_state(step.derive_seed("other views"))
-        drawn = self._others.randomize(total, 1).rows(share)
+        drawn = self._others.randomize(total, 1).rows(own_rows)
         other, _ = self._others.apply(patches[:, :1], drawn)
         return _with_other(orders, other, rows)
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
-        """That of RSP, and one of a fixed set of views, as in MoCo."""
+        """RSP's validation task with a fixed view of each finest patch, as in MoCo."""
         orders = self._rsp.validation_task(patches, rows)
         drawn = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
         other, _ = self._others.apply(patches[:, :1], drawn)
         return _with_other(orders, other, rows)
 
     def measure(self, outputs: Outputs, task: Task) -> dict[str, torch.Tensor]:
-        """Both losses and both accuracies; negatives as in MoCo."""
+        """Losses and accuracies of both tasks; negatives as in MoCo."""
         orders, rows = task.targets[:, :-1], task.targets[:, -1]
         ordered = self._rsp.measure(outputs.orders, Task(task.inputs, orders))
         if self.network.training:
@@ -157,7 +149,7 @@ class RSPMoCo:
         }
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        """That of RSP, over all but the key network."""
+        """RSP's optimizer, over all but the key network."""
         return self._rsp.optimizer(network)
 
     def after_step(self, outputs: Outputs, task: Task) -> None:
@@ -166,7 +158,7 @@ class RSPMoCo:
         self.network.queue.add_all(outputs.keys, task.targets[:, -1])
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
-        """The trunk."""
+        """Backbone alone."""
         encoder = self.network.ordering.encoder
         return {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
 
@@ -178,7 +170,7 @@ class RSPMoCo:
         )
 
     def picture(self, outputs: Outputs, task: Task) -> np.ndarray:
-        """Triples with the true and the predicted order."""
+        """Image of triples with true and predicted orders."""
         return self._rsp.picture(outputs.orders, Task(task.inputs[:2], task.targets[:, :-1]))
 
 

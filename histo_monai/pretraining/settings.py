@@ -11,23 +11,24 @@ from histo_monai.utils.settings.rules import Count, Fraction, Positive, Range
 
 @dataclass(frozen=True)
 class PretextSettings:
-    """What params can set of a method, in the section `pretrain.<method>`; of itself nothing.
+    """Base of a method's settings, the section `pretrain.<method>`.
 
     Attributes:
-        needs_slides: whether the method learns from the slides of the corpus, so that there must be some.
-        ignores_stains: whether it learns to see the same in other stains, and scores of cells and stains worse.
+        needs_slides: whether the method trains on slides.
+        ignores_stains: whether training makes the encoder invariant to stain; such encoders grade cells and stains
+            worse.
     """
 
     needs_slides: ClassVar[bool] = True
     ignores_stains: ClassVar[bool] = False
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
-        """Refuse what does not go with the rest of the params; called when they are read, if the method is in use.
+        """Refuse settings that contradict other params; called on reading, for methods in use.
 
         Args:
-            corpus: name of the corpus.
-            num_train: its training samples.
-            weights: file that the encoder starts from, None without.
+            corpus: name of the pretraining dataset.
+            num_train: number of training samples.
+            weights: file that the encoder starts from, or None.
 
         Raises:
             ParamsError: one line that begins with the key.
@@ -36,7 +37,7 @@ class PretextSettings:
 
 @dataclass(frozen=True)
 class RandomSettings(PretextSettings):
-    """An encoder that does not train: nothing to set, and no slide is needed."""
+    """Settings of an untrained encoder: none."""
 
     needs_slides: ClassVar[bool] = False
 
@@ -65,8 +66,8 @@ class LookaheadSettings:
     """Lookahead (Zhang et al. 2019).
 
     Attributes:
-        steps: k, in iterations: after so many the slow weights move.
-        slow_step: alpha, the share of the way that they move.
+        steps: k, iterations between updates of the slow weights.
+        slow_step: alpha, interpolation weight of the update.
     """
 
     steps: Count
@@ -75,10 +76,10 @@ class LookaheadSettings:
 
 @dataclass(frozen=True)
 class OrderSettings(NesterovSettings):
-    """As `NesterovSettings`, inside Lookahead; a sample is a triple.
+    """`NesterovSettings` inside Lookahead; a sample is a triple.
 
     Attributes:
-        lookahead: see `LookaheadSettings`.
+        lookahead: slow weights around SGD.
     """
 
     lookahead: LookaheadSettings
@@ -89,10 +90,10 @@ class ContrastSettings:
     """Momentum contrast.
 
     Attributes:
-        queue_size: keys that a query is held against.
-        key_momentum: share of the key network that stays at each step.
+        queue_size: negative keys of a query.
+        key_momentum: weight of the old key network at each step.
         temperature: divides the cosine similarities.
-        ignores_stains: as in `PretextSettings`; its views change colors.
+        ignores_stains: true, as the views change colors.
     """
 
     ignores_stains: ClassVar[bool] = True
@@ -102,35 +103,34 @@ class ContrastSettings:
     temperature: Positive
 
     def check_queue(self, method: str, corpus: str, num_train: int) -> None:
-        """One epoch fills the queue.
+        """Refuse a queue that one epoch does not fill.
 
         Raises:
-            ParamsError: it does not.
+            ParamsError: `queue_size` is above `num_train`.
         """
         if self.queue_size > num_train:
             raise ParamsError(
-                f"pretrain.{method}.queue_size: expected at most corpora.{corpus}.num_train, {num_train}, so that one "
-                f"epoch fills the queue, got {self.queue_size}"
+                f"pretrain.{method}.queue_size: {self.queue_size} keys, but an epoch has {num_train} samples. "
+                f"Fix: expected at most corpora.{corpus}.num_train, {num_train}."
             )
 
 
 @dataclass(frozen=True)
 class PretrainedSettings(RandomSettings):
-    """Nothing to set: the encoder stays as its file says."""
+    """Settings of unchanged published weights: none."""
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
-        """See `PretextSettings`; there is a file."""
+        """Refuse params without a weights file."""
         if weights is None:
             raise ParamsError(
-                "encoder.weights: null, but `pretraining_methods` holds pretrained; put a file into data/weights and "
-                "name it "
-                "here, with its sha256"
+                "encoder.weights: null, but `pretraining_methods` holds pretrained. Fix: put a file into data/weights "
+                "and write its name and sha256 here."
             )
 
 
 @dataclass(frozen=True)
 class VAESettings(PretextSettings):
-    """Adam, the weight of the KL term, and the size of the decoder.
+    """Adam, KL weight, and decoder size.
 
     Attributes:
         epochs: passes over the training patches.
@@ -151,21 +151,21 @@ class VAESettings(PretextSettings):
 
 @dataclass(frozen=True)
 class MoCoSettings(ContrastSettings, NesterovSettings):
-    """As `NesterovSettings`, and `ContrastSettings`."""
+    """`NesterovSettings` and `ContrastSettings`."""
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
-        """See `PretextSettings`; one epoch fills the queue."""
+        """Refuse a queue that one epoch does not fill."""
         self.check_queue("moco", corpus, num_train)
 
 
 @dataclass(frozen=True)
 class RSPSettings(OrderSettings):
-    """As `OrderSettings`."""
+    """`OrderSettings` of the paper's pretext task."""
 
 
 @dataclass(frozen=True)
 class RSPMoCoSettings(ContrastSettings, OrderSettings):
-    """As `OrderSettings`, and `ContrastSettings`.
+    """`OrderSettings` and `ContrastSettings`.
 
     Attributes:
         contrast: weight of InfoNCE beside the loss of the orders.
@@ -174,5 +174,5 @@ class RSPMoCoSettings(ContrastSettings, OrderSettings):
     contrast: Annotated[float, Range(0.0)]
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
-        """See `PretextSettings`; one epoch fills the queue."""
+        """Refuse a queue that one epoch does not fill."""
         self.check_queue("rsp_moco", corpus, num_train)

@@ -1,4 +1,4 @@
-"""Self-supervised pretraining: one engine for every method behind the `Pretext` protocol."""
+"""Training engine of all `Pretext` methods."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from histo_monai.utils.randomness import Step
 
 @dataclass(frozen=True)
 class PretrainResult:
-    """What a pretraining leaves.
+    """Result of a pretraining.
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_loss, ..., validation_loss, ...
-        best_epoch: of the weights that were kept, 0 if nothing was trained; `Pretext.network` holds them.
-        validation: mean of each measure over the validation samples, with the weights kept.
-        picture: a validation batch with the answers of the kept network, (H, W, 3) uint8.
+        best_epoch: epoch of the saved weights, 0 without training; `Pretext.network` holds them.
+        validation: mean of each measure over the validation samples, with the saved weights.
+        picture: a validation batch with the network's outputs, (H, W, 3) uint8.
     """
 
     curves: list[dict[str, float]]
@@ -48,27 +48,25 @@ def pretrain(
     device: torch.device,
     records: Records,
 ) -> PretrainResult:
-    """Train, validate after every epoch, and leave the weights to keep in `pretext.network`.
+    """Train with validation after every epoch; `pretext.network` ends with the saved weights.
 
-    They are those of the lowest validation loss, or the last ones where the method asks for them.
+    The saved weights are those of the lowest validation loss, or the last ones (`Pretext.KEEPS_BEST`).
 
-    Runs in each process of `ignite.distributed`; batch-norm statistics span the processes, so their number does not
+    Runs in each process of `ignite.distributed`. Batch-norm statistics span the processes, so their number does not
     change the training. Random decisions are functions of (seed, epoch, iteration).
 
     Args:
         pretext: the method; its network is moved to `device`.
         training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0.
-        validation: batches of this process, in a fixed order. None where there is no slide: then nothing is measured.
+        validation: batches of this process, in a fixed order. None without slides: nothing is measured.
         seed: of every random decision after initialization.
-        device: where the network runs; in which precision and order of memory: see `training.device`.
-        records: where traces are left, see `Records`.
 
     Raises:
-        ArithmeticError: the loss is not finite; names epoch, iteration and what to change.
+        ArithmeticError: the loss is not finite; names epoch, iteration and remedy.
     """
     if validation is None:
         if pretext.epochs:
-            raise ValueError("a method that trains needs slides to validate on")
+            raise ValueError(f"validation is None, but the method trains {pretext.epochs} epochs")
         return PretrainResult([], 0, {}, np.full((1, 1, 3), 255, np.uint8))
     network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
@@ -91,12 +89,12 @@ def pretrain(
         prefix="pretext_",
     )
     evaluator.run(validation)
-    kept = best.epoch if best else len(curves)
-    return PretrainResult(curves, kept, dict(evaluator.state.metrics), _picture(pretext, evaluator))
+    epoch = best.epoch if best else len(curves)
+    return PretrainResult(curves, epoch, dict(evaluator.state.metrics), _picture(pretext, evaluator))
 
 
 def placed(network: nn.Module, device: torch.device) -> nn.Module:
-    """The network on its device, in the memory order that is fast there; wrapped where there are several processes."""
+    """Network on its device in the fast memory order; wrapped in DDP for several processes."""
     to_device(network, device)
     if idist.get_world_size() == 1:
         return network
@@ -130,7 +128,7 @@ def training_step(
     device: torch.device,
     graphs: EncoderGraphs | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Forward, backward, optimizer: what the network learns from one task; returns its measures per sample."""
+    """Run forward, backward and optimizer on one task; returns measures per sample."""
     task = _in_memory_order(task, device)
     with precision(device), graphs or nullcontext():
         outputs = network(*task.inputs)

@@ -1,4 +1,4 @@
-"""Variational autoencoder: a patch through 512 noisy numbers and back (Kingma and Welling 2014; paper, appendix C)."""
+"""Variational autoencoder with 512 latents (Kingma and Welling 2014; paper, appendix C)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUM_FIXED_DRAWS, NUM_SHOWN = 64, 8
 
 
 class Decoded(NamedTuple):
-    """What the network says of a batch.
+    """Outputs of the network for a batch.
 
     Attributes:
         images: Shape (n, 3, P, P), -1..1.
@@ -41,16 +41,14 @@ class Decoded(NamedTuple):
 
 
 class VAENetwork(nn.Module):
-    """The trunk, a linear layer for the mean and one for the log-variance, and the decoder.
+    """Backbone, linear layers for mean and log-variance, and decoder.
 
-    The log-variance is 20 tanh(a / 20) of the layer's answer a: near 0 it is a, and no answer, however large, makes
-    its exponential overflow. A smooth bound is part of the function: its gradient is the true one everywhere, where
-    a cut would give none beyond its edges. Mean and log-variance are computed in float32 also under autocast.
+    The log-variance is 20 tanh(a / 20) of the layer's output a. It is close to a near 0, and its exponential never
+    overflows. The bound is smooth, so gradients are exact everywhere; clipping has none beyond its limits.
+    Mean and log-variance are computed in float32 also under autocast.
 
     Args:
-        encoder: becomes part of it.
         patch_px: P, a power of two from 32.
-        decoder_width: see `Decoder`.
     """
 
     def __init__(self, encoder: Encoder, patch_px: int, decoder_width: int) -> None:
@@ -61,7 +59,7 @@ class VAENetwork(nn.Module):
         self.decoder = Decoder(NUM_LATENTS, patch_px, decoder_width)
 
     def forward(self, patches: torch.Tensor, noise: torch.Tensor) -> Decoded:
-        """Encode, move by noise, decode. No chance of its own: the noise is handed over.
+        """Encode, add noise, decode.
 
         Args:
             patches: Shape (n, 3, P, P), float32, 0..1.
@@ -77,17 +75,15 @@ class VAENetwork(nn.Module):
 
 
 class VAE:
-    """The variational autoencoder behind the `Pretext` protocol.
+    """Variational autoencoder of unaugmented patches at the finest resolution.
 
-    It reads the finest resolution alone, and does not augment: the paper names no augmentation for it. The loss is the
-    negative evidence lower bound of an image in units of -1..1, with unit variance of the pixels.
+    The paper names no augmentation for it. The loss is the negative evidence lower bound of an image in units of -1..1,
+    with unit variance of the pixels.
 
     Args:
-        start: encoder, and the file that it starts from, if any.
         patch_px: side of the patches, a power of two from 32.
-        mpps: resolutions of the corpus, µm/px, finest first; only the first is read.
-        augmentation_prob: not used, since nothing is augmented.
-        settings: see `VAESettings`.
+        mpps: resolutions of the dataset, µm/px, finest first; only the first is read.
+        augmentation_prob: unused.
 
     Raises:
         ValueError: `patch_px` is not a power of two from 32.
@@ -120,17 +116,17 @@ class VAE:
 
     @property
     def network(self) -> VAENetwork:
-        """Trunk, posterior and decoder."""
+        """Backbone, posterior and decoder."""
         return self._network
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """The patches as they are, and noise drawn for this step."""
-        share, total = step.share(len(patches))
-        noise = _normal(step.generator("noise"), total)[share]
+        """Unaugmented patches, and random noise of this step."""
+        own_rows, total = step.share(len(patches))
+        noise = _normal(step.generator("noise"), total)[own_rows]
         return self._task(patches, sent(noise, patches.device))
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
-        """The patches and fixed noise: row r takes draw r modulo 64."""
+        """Patches and fixed noise; row r uses noise r modulo 64."""
         return self._task(patches, self._fixed_noise.to(rows.device)[rows % NUM_FIXED_DRAWS])
 
     def _task(self, patches: torch.Tensor, noise: torch.Tensor) -> Task:
@@ -138,14 +134,14 @@ class VAE:
         return Task((views, noise), views)
 
     def measure(self, outputs: Decoded, task: Task) -> dict[str, torch.Tensor]:
-        """The loss and its two terms in nats per image; the mean squared error of a pixel at full scale 0..1."""
+        """Loss and its two terms, nats per image; mean squared error of a pixel in units of 0..1."""
         reconstruction = gaussian_reconstruction(outputs.images, 2 * task.targets - 1)
         kl = kl_to_standard_normal(outputs.mean, outputs.log_variance)
         return {
             "loss": reconstruction + self.kl_weight * kl,
             "reconstruction": reconstruction,
             "kl": kl,
-            # A difference d at full scale is 2d in -1..1, and half the sum of (2d)² is twice that of d².
+            # A difference d in 0..1 is 2d in -1..1, and half the sum of (2d)² is twice the sum of d².
             "mse": reconstruction / (2 * task.targets[0].numel()),
         }
 
@@ -154,10 +150,10 @@ class VAE:
         return self._adam(network.parameters())
 
     def after_step(self, outputs: Decoded, task: Task) -> None:
-        """Nothing follows a step."""
+        """Do nothing after a step."""
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
-        """The trunk: fine-tuning starts a linear layer over its pooled features."""
+        """Backbone; fine-tuning adds a linear layer over its pooled features."""
         return {f"encoder.{name}": value for name, value in self.network.encoder.state_dict().items()}
 
     def description(self) -> Mapping[str, Any]:
@@ -168,7 +164,7 @@ class VAE:
         )
 
     def picture(self, outputs: Decoded, task: Task) -> np.ndarray:
-        """Patches with their reconstructions, and samples decoded from fixed latents of the prior."""
+        """Image of patches, their reconstructions, and samples from fixed latents of the prior."""
         return reconstructions_and_samples(
             task.targets[:NUM_SHOWN].cpu().numpy(),
             _at_full_scale(outputs.images[:NUM_SHOWN]),
@@ -178,7 +174,7 @@ class VAE:
 
     @torch.no_grad()
     def _samples(self) -> torch.Tensor:
-        """(8, 3, P, P), -1..1; the network is left as it is found."""
+        """Samples of the prior, (8, 3, P, P), -1..1; the decoder's mode is restored."""
         decoder = self.network.decoder
         training = decoder.training
         decoder.eval()
@@ -188,24 +184,24 @@ class VAE:
 
 
 def _normal(rng: np.random.Generator, num: int) -> torch.Tensor:
-    """(num, 512), float32, of a standard normal."""
+    """Standard normal noise (num, 512), float32."""
     return torch.from_numpy(rng.standard_normal((num, NUM_LATENTS), dtype=np.float32))
 
 
 def _at_full_scale(images: torch.Tensor) -> np.ndarray:
-    """-1..1 on some device -> 0..1."""
+    """Images in -1..1 -> array in 0..1."""
     return (images.detach().float() / 2 + 0.5).cpu().numpy()
 
 
 def gaussian_reconstruction(decoded: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
     """-log N(images; decoded, I) without its constant (d / 2) log 2π: half the squared error of each image.
 
-    This term and `kl_to_standard_normal` are sums, not means: over channels and pixels, and over latents. Only their
-    sum is the negative evidence lower bound, up to a constant; a KL weight of 1 is the weight of the theory. Both are
-    computed in float32 or wider, also under bfloat16 autocast.
+    This term and `kl_to_standard_normal` are sums over pixels and over latents, not means. Only their sum is the
+    negative evidence lower bound, up to a constant; the theory's KL weight is 1. Both are computed in float32 or wider,
+    also under bfloat16 autocast.
 
     Args:
-        decoded: Shape (N, ...), what the decoder says, in the same units as `images`.
+        decoded: Shape (N, ...), in the units of `images`.
         images: Shape (N, ...).
 
     Returns:
@@ -222,7 +218,7 @@ def gaussian_reconstruction(decoded: torch.Tensor, images: torch.Tensor) -> torc
 def kl_to_standard_normal(mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
     """KL(N(mean, diag(exp(log_variance))) || N(0, I)) of each image, in closed form.
 
-    Nothing is cut: a log-variance above 88 overflows float32, so bound it where it is made.
+    No clipping: a log-variance above 88 overflows float32, so the caller bounds it.
 
     Args:
         mean: Shape (N, D).
@@ -248,13 +244,12 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 def reconstructions_and_samples(
     patches: np.ndarray, decoded: np.ndarray, samples: np.ndarray, mpp: float
 ) -> np.ndarray:
-    """A row of patches, below each its reconstruction and the mean squared error of the two; a row of samples.
+    """Image of patches, their reconstructions with mean squared errors, and samples.
 
     Args:
         patches: Shape (n, 3, P, P), float32, 0..1.
-        decoded: of the same patches.
+        decoded: reconstructions of `patches`.
         samples: Shape (m, 3, P, P), decoded from latents of the prior.
-        mpp: µm/px of the patches.
 
     Returns:
         Shape (H, W, 3), uint8.

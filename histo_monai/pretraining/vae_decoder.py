@@ -1,4 +1,4 @@
-"""Latents -> patches: the generator of BigGAN, without classes (Brock et al. 2019; paper, appendix C)."""
+"""Decoder from latents to patches: BigGAN's generator without classes (Brock et al. 2019; paper, appendix C)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ MOST_CHANNELS = 16
 
 
 class ResidualUp(nn.Module):
-    """Twice the side: BN, ReLU, nearest up-sampling, 3x3, BN, ReLU, 3x3, beside up-sampling and 1x1.
-
-    The 1x1 convolution runs before its up-sampling: the two commute, and it is a quarter of the work.
+    """Residual block of twice the side: BN, ReLU, nearest up-sampling, 3x3, BN, ReLU, 3x3, beside 1x1 and up-sampling.
 
     Args:
         channels_in: C of the input.
@@ -43,15 +41,13 @@ class Decoder(nn.Module):
     Input  (N, D), float32
     Output (N, 3, P, P), float32, -1..1
 
-    Maps of side s have width * min(16, P / s) channels: BigGAN's own numbers at 128 px; at 256 px its maps of 16 px
-    have half as many. Of BigGAN it leaves out what is there for classes or for the game against a discriminator:
-        * class embedding, and latents in the batch-norms: there are no classes, so all D latents enter at the bottom
-          and the batch-norms are plain ones;
-        * spectral normalization: it bounds a generator's gradients; a decoder under a squared error needs none, and
-          the bound would hold back its contrast;
-        * self-attention: the paper names none, and it is the one part whose memory grows with the fourth power of P;
-        * orthogonal initialization: its QR differs between machines in the last bits; the batch-norms after the
-          convolutions undo their scale. Weights start as torch's layers do; `torch.manual_seed` decides them.
+    Maps of side s have width * min(16, P / s) channels: BigGAN's numbers at 128 px; at 256 px its maps of 16 px have
+    half as many. Parts of BigGAN for classes or for the discriminator are left out:
+        * class embedding, and latents in the batch-norms: without classes, all D latents enter at the bottom;
+        * spectral normalization: a squared error does not need bounded gradients, and the bound would limit contrast;
+        * self-attention: the paper names none, and its memory grows with the fourth power of P;
+        * orthogonal initialization: its QR differs between machines in the last bits; batch-norms undo its scale.
+          Weights have torch's default initialization from `torch.manual_seed`.
 
     Args:
         num_latents: D.
@@ -66,11 +62,11 @@ class Decoder(nn.Module):
         super().__init__()
         if patch_px < SMALLEST_PX or patch_px & (patch_px - 1):
             raise ValueError(
-                f"patch_px is {patch_px}, but the decoder doubles {FIRST_PX} px until it is there: "
-                f"take a power of two from {SMALLEST_PX}"
+                f"patch_px: {patch_px} px, but the decoder doubles {FIRST_PX} px. "
+                f"Fix: take a power of two from {SMALLEST_PX}."
             )
         if width < 1:
-            raise ValueError(f"decoder_width is {width}; expected a number of channels, at least 1")
+            raise ValueError(f"decoder_width: expected at least 1 channel, got {width}")
         sides = [FIRST_PX << i for i in range((patch_px // FIRST_PX).bit_length())]
         channels = [width * min(MOST_CHANNELS, patch_px // side) for side in sides]
         self.first = nn.Linear(num_latents, channels[0] * FIRST_PX**2)
@@ -82,7 +78,7 @@ class Decoder(nn.Module):
         """Patches of a batch of latents."""
         maps = self.blocks(self.first(latents).unflatten(1, (-1, FIRST_PX, FIRST_PX)))
         colors = self.last(F.relu(self.norm(maps)))
-        # Under autocast the colors are bfloat16, which has few steps near the white of the background.
+        # Under autocast the colors are bfloat16, which is coarse near the white of the background.
         return colors.to(self.last.weight.dtype).tanh()
 
 

@@ -1,1 +1,1 @@
-"""Pictures of results."""
+"""Figures, tables and pages of results."""

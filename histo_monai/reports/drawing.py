@@ -1,4 +1,4 @@
-"""What all pictures of the reports share: colors, plain axes, a figure without a display, its pixels."""
+"""Common parts of figures: colors, axes, figures without a display, pixels."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from histo_monai.utils import escapes
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe & Ito 2008: colors that color-blind eyes tell apart."""
+"""Colorblind-safe colors (Okabe & Ito 2008)."""
 INK, GRAY, PALE = "#333333", "#767676", "#b0b0b0"
 _DPI = 100
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """White, laid out by constraints, drawn without a display; inches."""
+    """White figure with constrained layout, without a display; size in inches."""
     figure = Figure(figsize=(width, height), dpi=_DPI, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
     figure.set_facecolor("white")
     return figure
 
 
 def plain(axis: Axes) -> None:
-    """Two pale spines, a light grid behind, labels in ink."""
+    """Style an axis: two pale spines, light grid, dark labels."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(PALE)
     axis.tick_params(color=PALE, labelcolor=INK)
@@ -35,9 +35,9 @@ def plain(axis: Axes) -> None:
 
 
 def drawn(figure: Figure) -> np.ndarray:
-    """The pixels of a figure, (H, W, 3) uint8."""
+    """Pixels of a figure, (H, W, 3), uint8."""
     canvas = FigureCanvasAgg(figure)
     escapes.figure(figure)
-    figure.draw_without_rendering()  # The layout settles in a second pass where names are long.
+    figure.draw_without_rendering()  # long names need a second layout pass
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

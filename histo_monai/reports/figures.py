@@ -1,4 +1,4 @@
-"""Pictures of how right a model is, drawn without a display; colors that color-blind eyes tell apart."""
+"""Figures of patch predictions: confusion, reliability, scores."""
 
 from __future__ import annotations
 
@@ -20,26 +20,23 @@ from histo_monai.evaluation.metrics import (
 from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _MARKERS = "osD^vP"
-_SHARE_FROM = 0.55  # A cell this dark takes white digits.
+_SHARE_FROM = 0.55  # cells above this fraction have white digits
 _FEWEST_ROWS = 5
 _NUM_TENTHS = 10
 _LEAST_AREA, _MOST_AREA = 16.0, 400.0
-_BAR = 0.86  # Of a bin's width.
-_MOST_LETTERS = 26  # Of level class names side by side under a matrix.
+_BAR = 0.86  # fraction of a bin's width
+_MOST_LETTERS = 26  # of horizontal class names under a matrix
 
 
 def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: Sequence[str]) -> np.ndarray:
-    """Confusion matrices side by side: how many patches of each true class (rows) were given each class.
+    """Confusion matrices of the models, (H, W, 3), uint8: true classes in rows, predicted classes in columns.
 
-    The color is the share of the true class, so that rare classes show; the number is the count.
+    Color: fraction of the true class, so that rare classes are visible; number: count.
 
     Args:
-        labels: Shape (N,), int, 0..K-1.
-        predictions: name of the model -> predicted classes, shape (N,), int.
+        labels: (N,), int, 0..K-1.
+        predictions: model -> predicted classes, (N,), int.
         classes: K names.
-
-    Returns:
-        Shape (H, W, 3), uint8.
     """
     num = len(classes)
     side = np.clip(2.2 + 0.34 * num, 3.4, 5.2)
@@ -48,34 +45,30 @@ def confusion(labels: ArrayLike, predictions: Mapping[str, ArrayLike], classes: 
     for axis, (name, predicted) in zip(axes, predictions.items(), strict=True):
         counts = confusion_counts(labels, predicted, num)
         _draw_confusion(axis, counts, classes)
-        axis.set_title(f"{name}: {np.trace(counts) / counts.sum():.1%} right", fontsize=11, color=INK)
+        axis.set_title(f"{name}: {np.trace(counts) / counts.sum():.1%} correct", fontsize=11, color=INK)
         axis.set_xlabel("predicted class", color=INK)
         axis.tick_params(labelleft=axis is axes[0])
     axes[0].set_ylabel("true class", color=INK)
-    figure.supxlabel("number of patches; shade: share of the true class", fontsize=8.5, color=GRAY)
+    figure.supxlabel("number of patches; shade: fraction of the true class", fontsize=8.5, color=GRAY)
     return drawn(figure)
 
 
 def reliability_diagram(
     labels: ArrayLike, probabilities: Mapping[str, ArrayLike], num_bins: int = 15
 ) -> np.ndarray:
-    """Accuracy against confidence, a line per model, over a histogram of the confidence.
+    """Reliability diagram, (H, W, 3), uint8: accuracy against confidence per model, above a histogram of confidence.
 
-    On the diagonal a model is as often right as it is sure; below it, it is too sure of itself. Marks are as large as
-    their bins hold rows. The legend
-    gives the expected calibration error, which weighs each bin's distance by its rows.
+    Points below the diagonal are overconfident; marker area grows with the number of rows. The legend states the
+    expected calibration error.
 
     Args:
-        labels: Shape (N,), int, 0..K-1.
-        probabilities: name of the model -> shape (N, K).
-        num_bins: of confidence, equal-width on 0..1.
-
-    Returns:
-        Shape (H, W, 3), uint8.
+        labels: (N,), int, 0..K-1.
+        probabilities: model -> (N, K).
+        num_bins: equal-width bins on 0..1.
     """
     figure = new_figure(9.0, 6.4)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    upper.plot([0, 1], [0, 1], color=PALE, linestyle="--", linewidth=1.2, label="as right as sure")
+    upper.plot([0, 1], [0, 1], color=PALE, linestyle="--", linewidth=1.2, label="calibrated")
     least_sure = least_right = 1.0
     for i, (name, shares) in enumerate(probabilities.items()):
         color, marker = COLORS[i % len(COLORS)], _MARKERS[i % len(_MARKERS)]
@@ -96,14 +89,11 @@ def reliability_diagram(
 
 
 def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray:
-    """Predicted against rated scores, a panel per rater, with the identity and the mean in each tenth of the range.
+    """Predicted against rated scores, (H, W, 3), uint8: one panel per rater, with identity line and means of tenths.
 
     Args:
-        predicted: Shape (N,).
-        ratings: name of the rater -> scores, shape (N,), in the unit of `predicted`.
-
-    Returns:
-        Shape (H, W, 3), uint8.
+        predicted: (N,).
+        ratings: rater -> scores, (N,), in the unit of `predicted`.
     """
     guess = np.asarray(predicted, np.float64)
     both = np.concatenate([guess, *(np.asarray(rated, np.float64) for rated in ratings.values())])
@@ -135,10 +125,10 @@ def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray
 
 
 def confusion_counts(labels: ArrayLike, predicted: ArrayLike, num_classes: int) -> np.ndarray:
-    """Rows by true class (first axis) and predicted class, shape (K, K), int.
+    """Counts by true class (first axis) and predicted class, (K, K), int.
 
     Raises:
-        ValueError: If the lengths differ, there is no row, or a class is not in 0..K-1.
+        ValueError: lengths differ, there is no row, or a class is outside 0..K-1.
     """
     true, decided = np.asarray(labels, np.int64), np.asarray(predicted, np.int64)
     if true.shape != decided.shape or true.ndim != 1 or not len(true):
@@ -155,7 +145,7 @@ def confusion_counts(labels: ArrayLike, predicted: ArrayLike, num_classes: int) 
 def tenths(
     truth: np.ndarray, predicted: np.ndarray, low: float, high: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean reference and mean prediction in each tenth of low..high of the reference that has five rows or more."""
+    """Mean reference and mean prediction per tenth of low..high, for tenths with at least five rows."""
     place = np.floor((truth - low) / (high - low) * _NUM_TENTHS)
     place = np.clip(place, 0, _NUM_TENTHS - 1).astype(np.int64)
     counts = np.bincount(place, minlength=_NUM_TENTHS)
@@ -188,7 +178,7 @@ def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> N
 
 
 def _draw_reliability(axis: Axes, bins: list[ReliabilityBin], color: str, marker: str, label: str) -> None:
-    """A line, and on it the bins, their areas as their rows: a bin of three patches says little."""
+    """Draw a line and its bins, with areas by number of rows."""
     where = [cell.confidence for cell in bins], [cell.accuracy for cell in bins]
     rows = sum(cell.count for cell in bins)
     areas = [_LEAST_AREA + _MOST_AREA * cell.count / rows for cell in bins]
@@ -198,7 +188,7 @@ def _draw_reliability(axis: Axes, bins: list[ReliabilityBin], color: str, marker
 
 
 def _draw_histogram(axis: Axes, bins: list[ReliabilityBin], color: str, place: int, num: int) -> None:
-    """Share of the rows in each bin; the bars of `num` models stand side by side in it."""
+    """Draw the fraction of rows per bin; the bars of `num` models are side by side."""
     rows = sum(cell.count for cell in bins)
     width = _BAR * (bins[0].high - bins[0].low) / num
     lefts = [(cell.low + cell.high) / 2 + (place - num / 2) * width for cell in bins]
@@ -215,5 +205,5 @@ def _agreement(truth: np.ndarray, predicted: np.ndarray) -> str:
 
 
 def _opacity(num: int) -> float:
-    """Of a point: the more points, the more of them lie on one another."""
+    """Opacity of a point, lower for many points."""
     return float(np.clip(8 / np.sqrt(num), 0.08, 0.7))

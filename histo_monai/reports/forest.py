@@ -1,4 +1,4 @@
-"""The comparison of all models as a picture: values and intervals, drawn and written, a panel per metric."""
+"""Forest plot of the comparison: values and intervals of all models, one panel per metric."""
 
 from __future__ import annotations
 
@@ -17,19 +17,16 @@ from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 
 _FINETUNED, _STUDENTS, _COLOR, _ARMS = (COLORS[0], "o"), (COLORS[1], "D"), (GRAY, "s"), (GRAY, "^")
 _ROW, _PANEL, _NAMES, _LETTER = 0.34, 3.5, 1.6, 0.085  # Inches.
-_TEXT = 0.56  # Of a panel's width: where the written numbers begin.
+_TEXT = 0.56  # left edge of the numbers, fraction of a panel's width
 
 
 def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
-    """Every model a row, every metric a panel: value, 95 % interval, and both in digits, the best in bold.
+    """Forest plot, (H, W, 3), uint8: a row per model, a panel per metric, 95 % intervals, best value in bold.
 
-    A diamond with no filling is the number that the paper prints.
+    Open diamonds are published numbers.
 
     Args:
         splits: from top to bottom.
-
-    Returns:
-        Shape (H, W, 3), uint8.
     """
     most = max(len(split.metrics) for split in splits)
     heights = [len(split.models) + 2.4 for split in splits]
@@ -39,9 +36,7 @@ def forest(title: str, splits: Sequence[SplitTable]) -> np.ndarray:
     for split, strip in zip(
         splits, figure.subfigures(len(splits), 1, height_ratios=heights, squeeze=False)[:, 0], strict=True
     ):
-        paper = "; diamond without filling: the paper's number" * bool(
-            split.table["paper_value"].notna().any()
-        )
+        paper = "; open diamond: published (Srinidhi 2022)" * bool(split.table["paper_value"].notna().any())
         strip.suptitle(f"{split.split}: {split.about}{paper}", color=GRAY, fontsize=9.5, x=0.01, ha="left")
         axes = strip.subplots(1, most, sharey=True, squeeze=False)[0]
         for axis, metric in zip(axes, split.metrics, strict=False):
@@ -86,14 +81,14 @@ def _draw(axis: Axes, split: SplitTable, metric: str) -> None:
 
 
 def _look(row: Row) -> tuple[str, str]:
-    """Color and marker."""
+    """Color and marker of a row."""
     if row.is_network:
         return _STUDENTS if row.student else _FINETUNED
     return _COLOR if row == REFERENCE else _ARMS
 
 
 def _range(rows: Sequence[Any]) -> tuple[float, float]:
-    """Of all that is drawn in a panel, with a margin."""
+    """Range of all drawn values of a panel, with a margin."""
     ends = [number for row in rows for number in (row.value, row.low, row.high, row.paper_value)]
     known = [number for number in ends if not pd.isna(number)] or [0.0, 1.0]
     margin = max(0.05 * (max(known) - min(known)), 0.01)

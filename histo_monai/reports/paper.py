@@ -1,4 +1,4 @@
-"""The paper's own numbers, to stand beside ours where the experiment is the paper's."""
+"""Published numbers of Srinidhi 2022, for comparison with equal experiments."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _METRICS = {
     ("kather", "test", "mean_one_versus_rest_accuracy"): "mean_ovr_accuracy",
     ("kather", "test", "weighted_f1"): "weighted_f1",
 }
-"""Dataset, split and our name of a metric -> the paper's: its patch accuracy on Camelyon16 is of validation patches."""
+"""(dataset, split, metric) -> published metric; patch accuracy on Camelyon16 is of validation patches."""
 
 _MPPS = {"breastpathq": (0.5, 1.0, 2.0), "camelyon16": (0.25, 0.5, 1.0)}
 _CORPUS = {"breastpathq": "breastpathq", "camelyon16": "camelyon16", "kather": "camelyon16"}
 _PATCH_PX = 256
 _STAGES = {"finetune": "finetune", "paper": "consistency"}
-"""Our name of a training with labels -> the paper's."""
+"""Training with labels -> published name."""
 
 _MU = _N_AUG = 7.0
 
 
 @dataclass(frozen=True)
 class PaperNumber:
-    """A number the paper prints; NaN for the ends where it prints no 95 % interval."""
+    """Published number; low and high are NaN without a 95 % interval."""
 
     value: float
     low: float
@@ -41,14 +41,13 @@ class PaperNumber:
 
 @functools.cache
 def paper_numbers() -> pd.DataFrame:
-    """The result tables of the paper as data.
+    """Result tables of Srinidhi 2022.
 
     Srinidhi, Kim, Chen & Martel, "Self-supervised driven consistency training for annotation efficient histopathology
-    image analysis", Medical Image Analysis 75, 2022: the tables of BreastPathQ, Camelyon16 and Kather, and the
-    ablations of mu and n_aug.
+    image analysis", Medical Image Analysis 75, 2022: BreastPathQ, Camelyon16, Kather, and ablations of mu and n_aug.
 
-    Columns: table, dataset, method, stage (finetune, consistency), alpha, mu, n_aug (of the ablations; elsewhere
-    missing: 7 and 7), metric, value, ci_low, ci_high.
+    Columns: table, dataset, method, stage (finetune, consistency), alpha, mu, n_aug (ablations only; else missing: 7
+    and 7), metric, value, ci_low, ci_high.
     """
     content = resources.files("histo_monai.reports").joinpath("paper.csv").read_bytes()
     return parse_csv(content, na_values=[""])
@@ -64,7 +63,7 @@ def is_papers_experiment(
     encoder: str,
     has_weights: bool,
 ) -> bool:
-    """Whether the experiment is the paper's: its data, resolutions (µm per pixel), patch size, corpus and encoder."""
+    """Whether data, µm/px, patch size, pretraining dataset and encoder equal Srinidhi 2022."""
     return (
         source == "raw"
         and _CORPUS.get(dataset) == corpus
@@ -85,17 +84,17 @@ def paper_number(
     mu: float = _MU,
     n_aug: float = _N_AUG,
 ) -> PaperNumber | None:
-    """What the paper prints for a model of ours; None where it prints nothing for it.
+    """Published number of a model; None if there is none.
 
     Args:
         dataset: breastpathq, camelyon16 or kather.
         split: validation or test.
-        metric: our name of it.
+        metric: name in this project.
         method: random, vae, moco or rsp.
-        training: finetune, or the name of a semi-supervised method; the paper's is "paper".
+        training: finetune, or a semi-supervised method; "paper" is the published one.
         alpha: fraction of the labels.
-        mu: unlabeled images per labeled one; of the consistency training only.
-        n_aug: operations of the strong view; of the consistency training only.
+        mu: unlabeled images per labeled image, of the consistency training.
+        n_aug: operations of the strong view, of the consistency training.
     """
     table = paper_numbers()
     printed = table[
@@ -109,6 +108,6 @@ def paper_number(
         printed = printed[(printed["mu"].fillna(_MU) == mu) & (printed["n_aug"].fillna(_N_AUG) == n_aug)]
     if printed.empty:
         return None
-    # The main tables stand first; the ablations print some of their numbers once more.
+    # Main tables come first; ablations repeat some of their numbers.
     first = printed.iloc[0]
     return PaperNumber(*(float(first[name]) for name in ("value", "ci_low", "ci_high")))

@@ -1,4 +1,4 @@
-"""Curves of whole slides: who is found at what price, slide by slide and lesion by lesion."""
+"""ROC curves of slides and FROC curves of lesions."""
 
 from __future__ import annotations
 
@@ -20,16 +20,13 @@ def roc(
     areas: Mapping[str, Estimate],
     classes: tuple[str, str] = ("normal", "tumor"),
 ) -> np.ndarray:
-    """ROC curves of slides.
+    """ROC curves of slides, (H, W, 3), uint8.
 
     Args:
-        is_positive: Shape (n,), bool.
-        scores: name of a model -> shape (n,).
-        areas: name of a model -> its AUC.
-        classes: names of the negative and of the positive one.
-
-    Returns:
-        Shape (H, W, 3), uint8.
+        is_positive: (n,), bool.
+        scores: model -> (n,).
+        areas: model -> AUC.
+        classes: names of the negative and the positive class.
     """
     labels = np.asarray(is_positive, bool)
     negative, positive = classes
@@ -63,15 +60,12 @@ def froc_curves(
     scores: Mapping[str, Estimate],
     rates: ArrayLike,
 ) -> np.ndarray:
-    """FROC curves: lesions found against false positives per slide.
+    """FROC curves, (H, W, 3), uint8: lesion sensitivity against false positives per slide.
 
     Args:
-        curves: name of a model -> false positives per slide and sensitivity, shape (n,) each, ascending.
-        scores: name of a model -> its FROC score.
-        rates: false positives per slide that the score is the mean over.
-
-    Returns:
-        Shape (H, W, 3), uint8.
+        curves: model -> false positives per slide and sensitivity, (n,) each, ascending.
+        scores: model -> FROC score.
+        rates: false positives per slide whose mean sensitivity is the score.
     """
     figure = new_figure(6.2, 4.4)
     axis = figure.subplots()
@@ -96,7 +90,7 @@ def froc_curves(
     axis.set_ylabel("lesions found")
     axis.legend(loc="lower right", fontsize=9, frameon=False, title="score (95 % interval)", title_fontsize=9)
     plain(axis)
-    axis.text(0.01, 1.01, "gray: where the score looks", transform=axis.transAxes, fontsize=8.5, color=GRAY)
+    axis.text(0.01, 1.01, "gray: rates of the score", transform=axis.transAxes, fontsize=8.5, color=GRAY)
     return drawn(figure)
 
 

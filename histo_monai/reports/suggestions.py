@@ -1,4 +1,4 @@
-"""What is worth labeling next, as pictures."""
+"""Picture of the regions to label next."""
 
 from __future__ import annotations
 
@@ -13,30 +13,27 @@ from histo_monai.reports.maps.overlay import round_length
 MAX_SHOWN = 96
 _COLUMNS = 8
 _FOOT = 0.25
-"""Inches below the fields."""
+"""Space below the regions, inches."""
 _MAX_CHARACTERS = 19
 
 
 def suggested(
     patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[str], field_um: float
 ) -> np.ndarray:
-    """The suggested fields in order of choice, each below its rank, its slide and its caption, over a bar of its scale.
+    """Suggested regions by rank, (H, W, 3), uint8, with rank, slide and caption, above a scale bar.
 
     Args:
-        patches: Shape (n, 3, P, P), uint8, what the model saw; the first `MAX_SHOWN` are drawn.
-        slide_ids: n of them; long texts are shortened in the middle.
-        captions: n texts, what the model predicts; shortened alike.
-        field_um: Side of a field, µm.
-
-    Returns:
-        Shape (H, W, 3), uint8.
+        patches: (n, 3, P, P), uint8; the first `MAX_SHOWN` are shown.
+        slide_ids: n texts, shortened in the middle.
+        captions: n texts with predictions, shortened in the middle.
+        field_um: side of a region, µm.
     """
     num = min(len(patches), MAX_SHOWN)
     rows = -(-num // _COLUMNS)
     height = rows * 1.95 + _FOOT
     bar_um = round_length(0.4 * field_um)
     bar = bar_um / field_um
-    figure = Figure(figsize=(_COLUMNS * 1.5, height), dpi=100)  # All axes are alike: no layout to be solved.
+    figure = Figure(figsize=(_COLUMNS * 1.5, height), dpi=100)  # equal axes need no layout
     figure.subplots_adjust(
         left=0.005,
         right=0.995,
@@ -57,7 +54,7 @@ def suggested(
         axis.plot([0.06, 0.06 + bar], [0.06, 0.06], color="white", linewidth=4, transform=axis.transAxes)
         axis.plot([0.06, 0.06 + bar], [0.06, 0.06], color=INK, linewidth=2, transform=axis.transAxes)
         axis.set_title(f"{i + 1} · {_short(slide_ids[i])}\n{_short(captions[i])}", fontsize=7)
-    words = f"each field {field_um:g} µm wide, the bar {bar_um:g} µm"
+    words = f"region width {field_um:g} µm, bar {bar_um:g} µm"
     figure.text(0.005, 0.4 * _FOOT / height, words, fontsize=8, color=INK)
     return drawn(figure)
 

@@ -1,4 +1,4 @@
-"""The comparison of all models as text: one table per split, then what the paired tests say, in words."""
+"""Comparison of all models as text: a table per split, then paired tests in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from histo_monai.data.tables.slide_classes import CROSS_FITTED
 from histo_monai.evaluation.comparison.models import ALIKE, BETTER, UNTESTED, WORSE
-from histo_monai.evaluation.comparison.rows import FINETUNE, REFERENCE, SLIDE_ARMS, SUPERVISED, Row
+from histo_monai.evaluation.comparison.rows import FINETUNE, REFERENCE, SLIDE_MODELS, SUPERVISED, Row
 
 METRICS = {
     "accuracy": "accuracy",
@@ -39,31 +39,30 @@ _TRAININGS = {
 }
 
 _HOW = (
-    "Differences are paired: the same patches, the same seeds. Verdicts are by p-values adjusted after Holm, at 0.05: "
-    "for all pairs of networks and color of a metric, and apart from these for those of the other arms; "
-    '"not distinguishable" says that these data do not tell, not that the models are equal. The intervals in brackets '
-    "are 95 % and not adjusted. All tests, their family, and what is behind each p, stand in tests.csv."
+    "Differences are paired by patch and seed. Verdicts use p-values adjusted after Holm, at 0.05, "
+    "in two families per metric: pairs of networks and color; pairs with other baselines. "
+    '"Not distinguishable" means that these data show no difference, not that the models are equal. Intervals in '
+    "brackets are 95 %, not adjusted. tests.csv lists all tests, their family and method."
 )
 _ARMS = (
-    "Arms that cost seconds train no network: the pretrained encoder as it is, with a linear model or nearest "
-    "neighbors on its features, and each student with color beside it (the mean of their log odds, or of their "
-    "scores). All learn from the labels that the networks learn from; what they choose, they choose by "
-    "cross-validation on these."
+    "Fast baselines train no network: a linear model or nearest neighbors on features of the frozen pretrained "
+    "encoder, and each student combined with color (mean of log odds, or of scores). They use the labels of the "
+    "networks and select hyperparameters by cross-validation on them."
 )
-_SLIDE_ARMS = (
-    '"attention" and "slide means" learn from labels of slides alone, from what the pretrained encoder sees in their '
-    "patches: attention pooling, cross-fitted, and a linear model of each slide's mean features or of these and their "
-    "standard deviations. The others diagnose maps, and have learned from labeled patches."
+_SLIDE_MODELS = (
+    '"attention" and "slide means" use slide labels and patch features of the pretrained encoder: cross-fitted '
+    "attention pooling, and a linear model on each slide's mean features, with or without standard deviations. "
+    "The other models diagnose maps and use labeled patches."
 )
 
 
 @dataclass(frozen=True)
 class SplitTable:
-    """What is reported of one split.
+    """Results of one split.
 
     Attributes:
-        split: its name.
-        about: how many patches, of how many patients, and over which seeds, in words.
+        split: name.
+        about: numbers of patches, patients and seeds, in words.
         table: columns model, metric, value, low, high, paper_value, paper_low, paper_high.
         tests: columns metric, first, second, difference, low, high, p_holm, verdict; names of models as in `table`.
     """
@@ -75,12 +74,12 @@ class SplitTable:
 
     @property
     def models(self) -> list[str]:
-        """In the order of the table."""
+        """Models in table order."""
         return list(dict.fromkeys(self.table["model"]))
 
     @property
     def metrics(self) -> list[str]:
-        """Those shown: of two classes, one-versus-rest accuracy is accuracy itself and is left out."""
+        """Shown metrics; one-versus-rest accuracy of two classes equals accuracy and is left out."""
         names = list(dict.fromkeys(self.table["metric"]))
         values = {
             name: self.table.loc[self.table["metric"] == name, "value"].round(12).tolist() for name in names
@@ -89,16 +88,16 @@ class SplitTable:
         return [name for name in names if name != twice or values[name] != values["accuracy"]]
 
     def best(self, metric: str) -> float:
-        """The highest value of a metric."""
+        """Highest value of a metric."""
         return float(self.table.loc[self.table["metric"] == metric, "value"].max())
 
     def row(self, model: str, metric: str) -> Any:
-        """The named tuple of a model's metric."""
+        """Row (named tuple) of a model and metric."""
         table = self.table
         return next(table[(table["model"] == model) & (table["metric"] == metric)].itertuples())
 
     def against(self, model: str, other: str, metric: str) -> tuple[float, float, float, float, str]:
-        """Of a model against another: difference, low, high, adjusted p, verdict."""
+        """Difference, low, high, adjusted p and verdict of a model against another."""
         tests = self.tests[self.tests["metric"] == metric]
         rows = tests[(tests["first"] == model) & (tests["second"] == other)]
         if len(rows):
@@ -110,7 +109,7 @@ class SplitTable:
 
 
 def in_words(model: str) -> str:
-    """ "rsp-finetune" -> "RSP fine-tuned"; "rsp-paper" -> "RSP + CR"; other students by the name of their method."""
+    """Model in words: "rsp-finetune" -> "RSP fine-tuned"; "rsp-paper" -> "RSP + CR"; other students by method name."""
     row = Row.of(model)
     training = row.student or row.training
     words = _METHODS.get(row.method, row.method) + _TRAININGS.get(training, f" + {training}")
@@ -118,53 +117,54 @@ def in_words(model: str) -> str:
 
 
 def number(value: float, low: float, high: float) -> str:
-    """ "0.778 (0.70 to 0.85)"; without ends where they are unknown, a dash where the value is."""
+    """ "0.778 (0.70 to 0.85)"; without unknown ends; a dash if unknown."""
     if pd.isna(value):
         return "—"
     return f"{value:.3f}" if pd.isna(low) else f"{value:.3f} ({low:.2f} to {high:.2f})"
 
 
 def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequence[str]) -> str:
-    """Markdown: whether color alone is ahead, what a reader must know, for each split the table and the verdicts.
+    """Markdown report: color baseline, data warnings, and per split the table and the verdicts.
 
     Args:
-        splits: in the order in which they are shown.
+        splits: in order.
         warnings: one line each.
     """
     if all(split.split == "validation" for split in splits):
-        title = f"{title}, validation only: no patch was tested on"
+        title = f"{title}, validation only: no test patches"
     if all(split.split == CROSS_FITTED for split in splits):
-        title = f"{title}, cross-fitted: no slide was kept for a test"
+        title = f"{title}, cross-fitted: no test slides"
     parts = [f"# {title}", *_color_ahead(splits), "\n".join(f"- {line}" for line in warnings)]
     for split in splits:
         parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
     rows = [Row.of(model) for split in splits for model in split.models]
-    arms = [_ARMS] * any(row.is_arm and row.training not in SLIDE_ARMS for row in rows)
-    arms += [_SLIDE_ARMS] * any(row.training in SLIDE_ARMS for row in rows)
+    arms = [_ARMS] * any(row.is_baseline and row.training not in SLIDE_MODELS for row in rows)
+    arms += [_SLIDE_MODELS] * any(row.training in SLIDE_MODELS for row in rows)
     return "\n\n".join([*parts, _HOW, *arms, _words(splits)]) + "\n"
 
 
 def _words(splits: Sequence[SplitTable]) -> str:
-    """What stands in the tables and in the title, in a list: those words alone that are used."""
+    """List of the terms used in tables and title."""
     shown = {metric for split in splits for metric in split.table["metric"]}
     trainings = {Row.of(model).training for split in splits for model in split.models}
     used = [
-        "alpha: fraction of the training labels that is used",
-        "mu: unlabeled images beside each labeled one in a step",
-        "n_aug: operations of a strong view, where students are taught as published",
+        "alpha: fraction of the training labels",
+        "mu: unlabeled images per labeled image in a step",
+        "n_aug: operations per strong view of the method CR",
         *["CR: consistency training as published"] * any("paper" in name for name in trainings),
-        *["RSP: resolution sequence prediction, in which order patches of several µm/px were shown"],
-        *["macro AUC: mean over the classes, each against the rest"] * any("macro" in name for name in shown),
-        *["slide AUC: how often a positive slide scores above another"] * ("slide_auc" in shown),
+        *["RSP: resolution sequence prediction, pretraining on the order of patches of several µm/px"],
+        *["macro AUC: mean of one-versus-rest AUCs"] * any("macro" in name for name in shown),
+        *["slide AUC: probability that a positive slide scores above a negative one"]
+        * ("slide_auc" in shown),
         *["ICC(2,1): absolute agreement with a pathologist, 1 at best"]
         * any("icc" in name for name in shown),
-        "Holm: p-values are raised with the number of pairs, so that any false verdict is as rare as in one test",
+        "Holm: p-values adjusted for the number of pairs, to limit the probability of any false verdict",
     ]
     return "## Words\n\n" + "\n".join(f"- {line}" for line in used) + "\n\nMore: docs/glossary.md."
 
 
 def _values(split: SplitTable) -> str:
-    """Models as rows, metrics as columns, the best of each in bold; the paper's own numbers where it has them."""
+    """Table of models and metrics, best values in bold, with published numbers."""
     printed = split.table.dropna(subset=["paper_value"])["metric"].unique()
     head = ["", *(column for name in split.metrics for column in _columns(name, name in printed))]
     lines = []
@@ -187,7 +187,7 @@ def _columns(metric: str, printed: bool) -> list[str]:
 
 
 def _color_ahead(splits: Sequence[SplitTable]) -> Iterable[str]:
-    """One sentence where color alone has the highest value of the first metric, in the first split that has it."""
+    """Sentence if color has the highest value of the main metric, in the first such split."""
     split = next((split for split in splits if REFERENCE.id in split.models), None)
     networks = [] if split is None else _networks(split)
     if split is None or not networks:
@@ -198,7 +198,7 @@ def _color_ahead(splits: Sequence[SplitTable]) -> Iterable[str]:
     if color > best:
         digits = next((num for num in (2, 3) if f"{color:z.{num}f}" != f"{best:z.{num}f}"), 4)
         yield (
-            f"**Color alone is ahead of every network here: {METRICS.get(metric, metric)} {color:z.{digits}f} against "
+            f"**Color alone is better than every network: {METRICS.get(metric, metric)} {color:z.{digits}f} against "
             f"{best:z.{digits}f}.**"
         )
 
@@ -218,7 +218,7 @@ def _verdicts(split: SplitTable) -> Iterable[str]:
         )
     students = [model for model in networks if Row.of(model).student]
     if students:
-        yield "### What semi-supervised training adds: each student against the fine-tuned model that it came from"
+        yield "### Gain of semi-supervised training: each student against its fine-tuned model"
         pairs = [(model, Row(Row.of(model).method, FINETUNE).id) for model in students]
         yield _differences(split, pairs, lambda pair: in_words(pair[0]))
     if REFERENCE.id in split.models:
@@ -228,7 +228,7 @@ def _verdicts(split: SplitTable) -> Iterable[str]:
         )
     arms = _arm_pairs(split)
     if arms:
-        yield "### Arms that cost seconds"
+        yield "### Fast baselines"
         yield _differences(split, arms, _both_in_words)
     for title, rest in (
         ("Between students of the same model", _pairs(students, same=0)),
@@ -244,14 +244,14 @@ def _both_in_words(pair: tuple[str, str]) -> str:
 
 
 def _arm_pairs(split: SplitTable) -> list[tuple[str, str]]:
-    """Tests of arms other than color, arm first."""
+    """Tests of fast baselines other than color, baseline first."""
     tests = split.tests[split.tests["metric"] == split.metrics[0]]
     pairs = zip(tests["first"], tests["second"], strict=True)
-    return [(first, second) for first, second in pairs if Row.of(first).is_arm]
+    return [(first, second) for first, second in pairs if Row.of(first).is_baseline]
 
 
 def _pairs(models: Sequence[str], same: int) -> list[tuple[str, str]]:
-    """Pairs of models whose method (`same` 0) or training (`same` 1) is the same, later ones first."""
+    """Pairs of models with equal method (`same` 0) or training (`same` 1), later models first."""
     return [
         (first, second)
         for i, second in enumerate(models)
@@ -302,5 +302,5 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _signed(value: float, digits: int) -> str:
-    """With its sign; what rounds to nothing is +0, not -0."""
+    """Signed number; +0 instead of -0."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"

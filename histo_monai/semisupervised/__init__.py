@@ -1,7 +1,7 @@
-"""Semi-supervised methods: from a fine-tuned model, labeled and unlabeled patches to a student (paper, section 3.3).
+"""Semi-supervised methods by name, loaded lazily (paper, section 3.3).
 
-A new method is one file with a class that follows `protocol.SemiSupervised`, its settings in `settings.py`, and one
-line here. Methods are loaded by name; `semisupervised_methods` in params.yaml names the methods in use.
+A method trains a student from a fine-tuned model, labeled and unlabeled patches. It is one file with a class that
+follows `protocol.SemiSupervised`, settings in `settings.py`, and one line here.
 """
 
 from histo_monai.utils.settings.registry import Registry
@@ -22,4 +22,4 @@ METHODS = Registry.of_package(
     mean_teacher="MeanTeacher",
     rankup="RankUp",
 )
-"""Name in `semisupervised_methods` of params.yaml -> class, see `protocol.SemiSupervised`."""
+"""Name in `semisupervised_methods` of params.yaml -> class that follows `protocol.SemiSupervised`."""

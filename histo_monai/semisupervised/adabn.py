@@ -1,8 +1,4 @@
-"""AdaBN: weights stay, and batch-norms take their statistics from unlabeled patches (Li et al. 2016).
-
-What all students end with is all that happens here: statistics of patches that are not augmented, and the model's own
-shares of them. It costs a pass over these, and tells what the steps of the others add to it.
-"""
+"""AdaBN: batch-norm statistics from unlabeled patches, unchanged weights (Li et al. 2016)."""
 
 from __future__ import annotations
 
@@ -20,7 +16,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class AdaBN(Student):
-    """See the module and `Student`; no step is taken, and where one is, it learns from labels alone."""
+    """Student of zero steps: batch-norm statistics of unaugmented patches and the model's class proportions.
+
+    All students end with this update, so AdaBN measures what their training adds.
+    """
 
     Settings: ClassVar[type] = AdaBNSettings
     measures = ("loss",)
@@ -29,10 +28,10 @@ class AdaBN(Student):
         super().__init__(**parts)
         if not any(isinstance(module, _BatchNorm) for module in self.model.modules()):
             _LOG.warning(
-                "adabn: the model has no batch-norm, so its student is the model itself; leave it out of "
-                "`semisupervised_methods`"
+                "adabn: the model has no batch-norm, so the student equals the model. Fix: remove adabn from "
+                "`semisupervised_methods`."
             )
 
     def measure(self, outputs: tuple[torch.Tensor, ...], batch: Batch) -> dict[str, torch.Tensor]:
-        """The mean loss of labeled views, shape (1,)."""
+        """Mean loss of labeled views, shape (1,)."""
         return {"loss": self.objective.measure(outputs[0], batch.targets)["loss"].mean().unsqueeze(0)}

@@ -1,4 +1,4 @@
-"""AdaMatch (Berthelot et al. 2022): FixMatch, its threshold relative to the labeled batch, its classes aligned."""
+"""AdaMatch: FixMatch with a relative threshold and distribution alignment (Berthelot et al. 2022)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
 class AdaMatch(PseudoLabels):
     """Equations of section 3.3: distribution alignment, relative confidence threshold.
 
-    Without the random interpolation of logits, which compares a pass over labeled images alone with one over all: here
-    all views are one batch, always.
+    The random interpolation of logits is left out: it compares two batch compositions, and all views are one batch
+    here.
     """
 
     Settings: ClassVar[type] = AdaMatchSettings
 
     def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The maximum of weak probabilities times the ratio of mean ones, labeled over weak, normalized."""
+        """Most probable class after alignment, and a 0/1 weight by the relative threshold.
+
+        Aligned probabilities: weak ones times the ratio of means, labeled over weak, normalized.
+        """
         aligned = weak * (labeled.mean(dim=0) / weak.mean(dim=0).clamp_min(1e-6))
         confidence, targets = (aligned / aligned.sum(dim=1, keepdim=True)).max(dim=1)
         threshold = self.settings.threshold * labeled.max(dim=1).values.mean()

@@ -1,11 +1,11 @@
-"""Mixed teacher: images are mixed as MixMatch does, and the average of the student's weights guesses their labels.
+"""Mixed teacher: MixMatch's mixtures with pseudo labels from the student's weight average.
 
-Of MixMatch (Berthelot et al. 2019): labeled and unlabeled images mixed with each other, guesses sharpened. Of the mean
-teacher (Tarvainen & Valpola 2017) and interpolation consistency (Verma et al. 2019): who guesses, from one weak view.
-It normalizes by the batch of weak views: the statistics that follow the student's are of mixtures, which have less
-contrast than any image. Of ReMixMatch (Berthelot et al. 2020): guesses aligned to the class shares of the labels, and
-cross-entropy. A step costs half of MixMatch's. Scores are mixed likewise, and not sharpened: means of many mixtures lie
-closer together than scores do, and the next guesses closer still, so guesses are stretched to the spread of the labels.
+MixMatch (Berthelot et al. 2019): mixtures of labeled and unlabeled images, sharpened pseudo labels. Mean teacher
+(Tarvainen & Valpola 2017) and interpolation consistency (Verma et al. 2019): pseudo labels from one weak view by the
+average. The average normalizes by the batch of weak views: running statistics are of mixtures, which have less contrast
+than images. ReMixMatch (Berthelot et al. 2020): alignment to the labels' class proportions, and cross-entropy. A step
+costs half of MixMatch's. Scores are mixed and not sharpened. Mixing draws pseudo scores together, so they are
+stretched to the spread of the labels.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from histo_monai.models.average import kept_share
+from histo_monai.models.average import ema_weight
 from histo_monai.models.batchnorm import statistics_of_the_batch
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import MixedTeacherSettings
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
 
 MOST_STRETCHED = 3.0
-"""Guesses that are all alike are not torn apart."""
+"""Largest factor by which pseudo scores are stretched."""
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """Outputs of mixtures, labeled images first, and what they shall be.
+    """Outputs and targets of mixtures, labeled images first.
 
     Attributes:
-        outputs: (B + n, K), of the student.
-        targets: (B + n, K), shares of classes or scores.
-        guesses: of the unlabeled images alone, (n, K).
+        outputs: student outputs (B + n, K).
+        targets: (B + n, K), class proportions or scores.
+        pseudo_labels: pseudo labels of the unlabeled images, (n, K).
     """
 
     outputs: torch.Tensor
     targets: torch.Tensor
-    guesses: torch.Tensor
+    pseudo_labels: torch.Tensor
 
 
 class MixedTeacher(Student):
-    """See the module and `Student`."""
+    """Student on mixtures, with pseudo labels of the weight average."""
 
     Settings: ClassVar[type] = MixedTeacherSettings
-    measures = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
+    measures = ("loss", "supervised", "unlabeled", "confidence", PSEUDO_LABELS)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self._num_classes = len(self.objective.classes or ())
         if self._num_classes:
             even = torch.full((self._num_classes,), 1 / self._num_classes)
-            self.network.register_buffer("labeled_shares", even)
-            self.network.register_buffer("guessed_shares", even.clone())
+            self.network.register_buffer("labeled_proportions", even)
+            self.network.register_buffer("pseudo_label_proportions", even.clone())
         else:
             self.network.register_buffer("spreads", torch.zeros(3))
         self._mixing: Mixing | None = None
         self._targets = torch.empty(0)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Of the labeled images, and two of the unlabeled: one to guess from, one to mix."""
+        """Labeled views, unlabeled views for pseudo labels, and unlabeled views for mixing."""
         views = []
         for name, images in (
             ("augmentation", batch.labeled),
@@ -79,22 +79,24 @@ class MixedTeacher(Student):
         return tuple(views)
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Mixed:
-        """Guesses of the average, all images mixed, and the student's outputs of the mixtures."""
-        labeled, seen, unlabeled = views
-        assert self._mixing is not None  # drawn with the views
+        """Student outputs and targets of mixtures; pseudo labels of the average."""
+        labeled, teacher_views, unlabeled = views
+        assert self._mixing is not None  # set by `views`
         with torch.no_grad(), statistics_of_the_batch(self.model):
-            guesses = self.objective.predictions(self.model(seen))
+            pseudo_labels = self.objective.predictions(self.model(teacher_views))
             if self._num_classes:
-                guesses = sharpen(self._aligned(guesses), self.settings.temperature)
+                pseudo_labels = sharpen(self._aligned(pseudo_labels), self.settings.temperature)
             elif self.settings.spread_momentum < 1:
-                guesses = self._stretched(guesses)
-        targets = self._mixing(torch.cat([self._targets, guesses]))
-        return Mixed(self.network.student(self._mixing(torch.cat([labeled, unlabeled]))), targets, guesses)
+                pseudo_labels = self._stretched(pseudo_labels)
+        targets = self._mixing(torch.cat([self._targets, pseudo_labels]))
+        return Mixed(
+            self.network.student(self._mixing(torch.cat([labeled, unlabeled]))), targets, pseudo_labels
+        )
 
     def measure(self, outputs: Mixed, batch: Batch) -> dict[str, torch.Tensor]:
-        """Mean loss of labeled mixtures + weight times that of unlabeled ones, shape (1,); and its parts.
+        """Mean loss of labeled mixtures + weight x mean loss of unlabeled mixtures, shape (1,); and its parts.
 
-        Cross-entropy of classes, squared error of scores; confidence: of the guesses, a score's own value.
+        Loss: cross-entropy of classes, squared error of scores. Confidence: largest probability, or the pseudo score.
         """
         given, wanted = outputs.outputs.float(), outputs.targets
         if self._num_classes:
@@ -106,25 +108,29 @@ class MixedTeacher(Student):
             "loss": (supervised.mean() + self.settings.weight * unlabeled.mean()).unsqueeze(0),
             "supervised": supervised,
             "unlabeled": unlabeled,
-            "confidence": outputs.guesses.max(dim=1).values,
-            GUESSES: self.objective.guesses(outputs.guesses),
+            "confidence": outputs.pseudo_labels.max(dim=1).values,
+            PSEUDO_LABELS: self.objective.pseudo_labels(outputs.pseudo_labels),
         }
 
-    def _aligned(self, guesses: torch.Tensor) -> torch.Tensor:
-        """Guesses (n, K) times the ratio of the class shares followed, labeled over guessed, normalized."""
+    def _aligned(self, pseudo_labels: torch.Tensor) -> torch.Tensor:
+        """Pseudo labels (n, K) times the ratio of average class proportions, labeled over pseudo, normalized."""
         follow = 1 - self.settings.momentum
-        shares = self.network.get_buffer("labeled_shares").lerp_(self._targets.mean(dim=0), follow)
-        guessed = self.network.get_buffer("guessed_shares").lerp_(guesses.mean(dim=0), follow)
-        raised = guesses * shares / guessed
-        return raised / raised.sum(dim=1, keepdim=True)
+        proportions = self.network.get_buffer("labeled_proportions").lerp_(self._targets.mean(dim=0), follow)
+        of_pseudo_labels = self.network.get_buffer("pseudo_label_proportions").lerp_(
+            pseudo_labels.mean(dim=0), follow
+        )
+        aligned = pseudo_labels * proportions / of_pseudo_labels
+        return aligned / aligned.sum(dim=1, keepdim=True)
 
-    def _stretched(self, guesses: torch.Tensor) -> torch.Tensor:
-        """Guesses (n, 1) about their mean, times the ratio of the standard deviations followed, labeled over guessed.
+    def _stretched(self, pseudo_labels: torch.Tensor) -> torch.Tensor:
+        """Pseudo scores (n, 1), stretched about their mean to the standard deviation of the labels.
 
-        What is followed is an average like that of the weights, see `kept_share`: the first batch is taken whole.
+        Standard deviations and mean are exponential averages (`ema_weight`): the first batch replaces the zeros.
         """
-        seen = torch.stack([self._targets.std(correction=0), guesses.std(correction=0), guesses.mean()])
-        kept = kept_share(self.settings.spread_momentum, self.network.steps_done)
-        of_labels, of_guesses, mean = self.network.get_buffer("spreads").lerp_(seen, 1 - kept)
-        stretch = (of_labels / of_guesses.clamp(min=1e-6)).clamp(1 / MOST_STRETCHED, MOST_STRETCHED)
-        return (mean + stretch * (guesses - mean)).clamp(0, 1)
+        batch = torch.stack(
+            [self._targets.std(correction=0), pseudo_labels.std(correction=0), pseudo_labels.mean()]
+        )
+        decay = ema_weight(self.settings.spread_momentum, self.network.steps_done)
+        of_labels, of_pseudo_labels, mean = self.network.get_buffer("spreads").lerp_(batch, 1 - decay)
+        stretch = (of_labels / of_pseudo_labels.clamp(min=1e-6)).clamp(1 / MOST_STRETCHED, MOST_STRETCHED)
+        return (mean + stretch * (pseudo_labels - mean)).clamp(0, 1)

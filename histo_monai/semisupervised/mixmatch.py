@@ -1,4 +1,4 @@
-"""MixMatch (Berthelot et al. 2019): guesses are averaged over views, sharpened, and images mixed with their labels."""
+"""MixMatch: sharpened mean predictions as pseudo labels, mixed images and labels (Berthelot et al. 2019)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import MixMatchSettings
 from histo_monai.semisupervised.students.mixing import Mixing, sharpen
 from histo_monai.semisupervised.students.student import Student
@@ -20,40 +20,40 @@ NUM_VIEWS = 2
 
 @dataclass(frozen=True)
 class Mixed:
-    """Outputs of mixed images, and what they shall be.
+    """Outputs and targets of mixed images.
 
     Attributes:
-        labeled: logits (B, K) of mixtures that are labeled images mostly, and their targets (B, K).
-        unlabeled: logits (n, K) of mixtures that are unlabeled images mostly, and their targets (n, K).
-        guesses: of each unlabeled image before it is mixed, (mu B, K).
+        labeled: logits (B, K) of mixtures dominated by labeled images, and their targets (B, K).
+        unlabeled: logits (n, K) of mixtures dominated by unlabeled images, and their targets (n, K).
+        pseudo_labels: pseudo label of each unlabeled image before mixing, (mu B, K).
     """
 
     labeled: tuple[torch.Tensor, torch.Tensor]
     unlabeled: tuple[torch.Tensor, torch.Tensor]
-    guesses: torch.Tensor
+    pseudo_labels: torch.Tensor
 
 
 class MixMatch(Student):
-    """Algorithm 1 of the paper; see `Student`.
+    """Algorithm 1 of Berthelot et al. 2019.
 
     Raises:
-        InputError: scores are asked for.
+        InputError: the dataset has scores.
     """
 
     Settings: ClassVar[type] = MixMatchSettings
-    measures = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
+    measures = ("loss", "supervised", "unlabeled", "confidence", PSEUDO_LABELS)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         if self.objective.classes is None:
             raise InputError(
-                "semisupervised_methods: mixmatch learns classes, and the dataset has scores; take mean_teacher"
+                "semisupervised_methods: mixmatch learns classes, but the dataset has scores. Fix: use mean_teacher."
             )
         self._targets = torch.empty(0)
         self._mixing: Mixing | None = None
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Labeled views and `NUM_VIEWS` of every unlabeled image; what mixes them is drawn here, from the step."""
+        """Labeled views and `NUM_VIEWS` views of each unlabeled image; sets the step's random mixing."""
         self._labeled_views.set_random_state(batch.step.derive_seed("augmentation"))
         labeled = self._labeled_views(batch.labeled).squeeze(1)
         unlabeled = []
@@ -67,19 +67,19 @@ class MixMatch(Student):
         return labeled, *unlabeled
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Mixed:
-        """Guesses of the unlabeled views, all images mixed, and the student's outputs of the mixtures."""
+        """Student outputs and targets of mixtures, and pseudo labels."""
         labeled, *unlabeled = views
         with torch.no_grad():
-            guesses = [self.network.student(view).float().softmax(dim=1) for view in unlabeled]
-        guessed = sharpen(torch.stack(guesses).mean(dim=0), self.settings.temperature)
+            pseudo_labels = [self.network.student(view).float().softmax(dim=1) for view in unlabeled]
+        sharpened = sharpen(torch.stack(pseudo_labels).mean(dim=0), self.settings.temperature)
         images = torch.cat(views)
-        targets = torch.cat([self._targets, *[guessed] * len(unlabeled)])
-        assert self._mixing is not None  # drawn with the views
+        targets = torch.cat([self._targets, *[sharpened] * len(unlabeled)])
+        assert self._mixing is not None  # set by `views`
         logits, wanted, num = self.network.student(self._mixing(images)), self._mixing(targets), len(labeled)
-        return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]), guessed)
+        return Mixed((logits[:num], wanted[:num]), (logits[num:], wanted[num:]), sharpened)
 
     def measure(self, outputs: Mixed, batch: Batch) -> dict[str, torch.Tensor]:
-        """Mean cross-entropy + ramp times weight times the mean squared distance, shape (1,); and its parts."""
+        """Mean cross-entropy + ramp x weight x mean squared distance, shape (1,); and its parts."""
         logits, wanted = outputs.labeled
         supervised = F.cross_entropy(logits.float(), wanted, reduction="none")
         logits, wanted = outputs.unlabeled
@@ -92,5 +92,5 @@ class MixMatch(Student):
             "supervised": supervised,
             "unlabeled": distance,
             "confidence": wanted.max(dim=1).values,
-            GUESSES: self.objective.guesses(outputs.guesses),
+            PSEUDO_LABELS: self.objective.pseudo_labels(outputs.pseudo_labels),
         }

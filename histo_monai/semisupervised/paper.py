@@ -1,9 +1,9 @@
-"""The paper's consistency training, to the letter (section 3.3): frozen trunk, the last student teaches the next epoch.
+"""Teacher-student consistency training of Srinidhi 2022 (section 3.3).
 
-The student, shown strong views, learns to say what the teacher says of weak views of the same patches. Both are heads
-over the frozen trunk of the fine-tuned model. Classes: cross-entropy against the class that the teacher finds most
-probable, wherever it gives it `threshold` at least; all patches count in the mean (Sohn et al. 2020; the paper has no
-threshold). Scores: squared difference.
+Teacher and student are heads over the frozen backbone of the fine-tuned model. On strong views, the student learns the
+teacher's predictions of weak views. After each epoch the student becomes the teacher. Classes: cross-entropy against
+the teacher's most probable class, where its probability reaches `threshold`; all patches count in the mean (Sohn et
+al. 2020; the paper has no threshold). Scores: squared difference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from histo_monai.models.losses import Objective
 from histo_monai.models.task_model import TaskModel
 from histo_monai.models.teacher_student import TeacherStudent
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import PaperSettings
 from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views
 from histo_monai.training.schedule import Schedule
@@ -26,7 +26,7 @@ Outputs = tuple[torch.Tensor, torch.Tensor]
 
 
 class LabeledViews(Protocol):
-    """What the section of a dataset, and every recipe, states of labeled views."""
+    """Settings of labeled views, common to recipes and dataset sections."""
 
     @property
     def unaugmented_fraction(self) -> float:
@@ -34,16 +34,13 @@ class LabeledViews(Protocol):
 
 
 class Paper:
-    """See the module and `protocol.SemiSupervised`.
+    """Teacher-student consistency training of heads over a frozen backbone.
 
     Args:
         model: the fine-tuned model, teacher and student at the start; its head becomes the last student's.
-        objective: classes or scores.
-        patch_px: side of the views.
-        mpp: µm/px of the views; None: unknown.
+        mpp: µm/px of the views, or None.
         n_aug: operations of a strong view.
-        recipe: how it trains, of which the engine follows the rest.
-        settings: see `PaperSettings`.
+        recipe: section of the dataset; the engine reads the other values.
     """
 
     Settings: ClassVar[type] = PaperSettings
@@ -71,19 +68,19 @@ class Paper:
         self.measures = (
             *("loss", "supervised", "consistency", self._quality, f"teacher_{self._quality}"),
             *objective.PSEUDO_MEASURES,
-            GUESSES,
+            PSEUDO_LABELS,
         )
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
-        """Over the student's head."""
+        """Optimizer of the student's head."""
         return schedule.build_optimizer(self.network.student.parameters())
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Labeled, weak and strong views; the latter two of one base crop."""
+        """Labeled, weak and strong views; weak and strong views have a common base crop."""
         return labeled_weak_strong(batch, self._labeled_views, self._unlabeled_views)
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Outputs:
-        """Of the student on labeled and strong views, of the teacher on labeled and weak ones, each (B + mu B, K)."""
+        """Outputs (B + mu B, K): student on labeled and strong views, teacher on labeled and weak views."""
         features = self.network.features(torch.cat(views))
         of_labeled, of_weak, of_strong = features.split([len(view) for view in views])
         with torch.no_grad():
@@ -91,7 +88,7 @@ class Paper:
         return self.network.student(torch.cat([of_labeled, of_strong])), teacher
 
     def measure(self, outputs: Outputs, batch: Batch) -> dict[str, torch.Tensor]:
-        """Mean supervised loss + weight times the mean consistency, shape (1,); and its parts."""
+        """Mean supervised loss + weight x mean consistency, shape (1,); and its parts."""
         student, teacher = outputs
         num, threshold = len(batch.targets), self.settings.threshold
         measured = self._objective.measure(student[:num], batch.targets)
@@ -105,18 +102,18 @@ class Paper:
             self._quality: measured[self._quality],
             f"teacher_{self._quality}": of_teacher[self._quality],
             **self._objective.pseudo_measure(student[num:].detach(), teacher[num:], threshold),
-            GUESSES: self._objective.guesses(teacher[num:]),
+            PSEUDO_LABELS: self._objective.pseudo_labels(teacher[num:]),
         }
 
     def after_step(self) -> None:
-        """Nothing follows a step."""
+        """Do nothing after a step."""
 
     def after_epoch(self) -> None:
-        """The student becomes the teacher."""
+        """Replace the teacher by the student."""
         self.network.replace_teacher()
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """Weak views and the teacher's predictions of them, strong views and the student's."""
+        """Weak and strong views, the teacher's predictions of weak views, the student's of strong views."""
         self.network.eval()
         _, weak, strong = self.views(batch)
         parts = ((self.network.teacher, weak), (self.network.student, strong))

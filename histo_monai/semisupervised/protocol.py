@@ -1,4 +1,4 @@
-"""What a semi-supervised method is to the engine. A new method is one file and one line in `METHODS`."""
+"""Interface between semi-supervised methods and their engine."""
 
 from __future__ import annotations
 
@@ -13,50 +13,48 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.training.schedule import Schedule
 from histo_monai.utils.randomness import Step
 
-GUESSES = "guesses"
-"""Last of the `measures` of a method that guesses: what the loss takes each unlabeled patch to be, (n,),
-class numbers or scores 0..1. It is held against labels that are known and not given; nothing is learned from that."""
+PSEUDO_LABELS = "pseudo_labels"
+"""Last of the `measures` of a method with pseudo labels: pseudo label of each unlabeled patch, (n,), class numbers or
+scores 0..1. The engine compares it with hidden labels, for curves only."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step is given, on the device of the network.
+    """Input of a step, on the device of the network.
 
     Attributes:
         labeled: pixels, shape (B, 1, 3, H, H), uint8.
         targets: of the labeled patches, shape (B,): class numbers int64, or scores float32.
-        unlabeled: pixels, shape (mu B, 1, 3, H, H), uint8; their labels are nobody's business.
-        step: all chance is a function of it: several processes that train do the same step side by side, on the whole
-            batch, and only encoders (`models.encoder.Encoder`) share its rows, see `models.shared_rows`.
-        guesses: where the method asks for them, what the model that it starts from says of each unlabeled patch and of
-            its neighbors, see `semisupervised.teaching.neighbors`, shape (mu B, K): probabilities of classes, or
-            scores.
+        unlabeled: pixels, shape (mu B, 1, 3, H, H), uint8.
+        step: seed of all random numbers. Several processes run the step side by side on the whole batch; only encoders
+            (`models.encoder.Encoder`) divide its rows (`models.shared_rows`).
+        pseudo_labels: for methods with `needs_neighbors`, from the start model and spatial neighbors
+            (`semisupervised.teaching.neighbors`), shape (mu B, K): class probabilities, or scores.
     """
 
     labeled: torch.Tensor
     targets: torch.Tensor
     unlabeled: torch.Tensor
     step: Step
-    guesses: torch.Tensor | None = None
+    pseudo_labels: torch.Tensor | None = None
 
 
 class SemiSupervised(Protocol):
-    """A method that learns from labeled and unlabeled patches, classes and scores alike.
+    """A method that learns classes or scores from labeled and unlabeled patches.
 
-    Built with keyword arguments: `model` (where it starts), `objective` (what the labels ask for), `patch_px`, `mpp`
-    (µm/px of the views, None where unknown), `n_aug` (operations of the paper's strong view), `recipe`
-    (`settings.StudentRecipe`; where settings are not `by_recipe`, the section of the dataset) and `settings`,
-    an instance of `Settings`. A step is: `views`, then `outputs` in the engine's precision, then `measure`, whose mean
-    "loss" is minimized, then `after_step`. One that asks for neighbors has `chances(guesses)`, too: with what
-    probability each unlabeled patch is drawn, shape (N,), by the guesses of all of them, (N, K).
+    Built with keyword arguments: `model` (start), `objective` (classes or scores), `patch_px`, `mpp` (µm/px of the
+    views, or None), `n_aug` (operations of the paper's strong view), `recipe` (`settings.StudentRecipe`; without
+    `by_recipe`, the section of the dataset) and `settings`, an instance of `Settings`. A step is: `views`, then
+    `outputs` in the engine's precision, then `measure` with the mean "loss" to minimize, then `after_step`. A method
+    with `needs_neighbors` also has `sampling_probabilities(pseudo_labels)`: of each unlabeled patch, shape (N,), from
+    the pseudo labels of all, (N, K).
 
     Attributes:
-        Settings: frozen dataclass below `settings.MethodSettings` of what params can set of it, annotated by the rules
-            of `histo_monai.utils.settings.rules`.
-        measures: what `measure` gives, "loss" first.
-        network: everything that trains, and what follows it (buffers, slow copies); its state is what a killed run
-            goes on from. The engine moves it to the device and puts it into training mode before each step.
-        model: patches -> outputs; holds the weights that predict: validated after each epoch, and kept at the end.
+        Settings: frozen dataclass below `settings.MethodSettings`, annotated by `histo_monai.utils.settings.rules`.
+        measures: keys of `measure`, "loss" first.
+        network: all trained modules, buffers and averaged copies; its state resumes a killed run. The engine moves it
+            to the device and puts it into training mode before each step.
+        model: patches -> outputs; the weights that predict: validated after each epoch, and saved at the end.
     """
 
     Settings: ClassVar[type]
@@ -64,33 +62,33 @@ class SemiSupervised(Protocol):
 
     @property
     def network(self) -> nn.Module:
-        """See the class."""
+        """All trained modules, buffers and averaged copies."""
 
     @property
     def model(self) -> TaskModel:
-        """See the class."""
+        """Model that predicts: patches -> outputs."""
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
-        """Over what trains, each part at its rate."""
+        """Optimizer of the trained parameters, each group with its learning rate."""
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """What the network is shown, each of shape (n, 3, P, P), float32, 0..1."""
+        """Inputs of the network, each of shape (n, 3, P, P), float32, 0..1."""
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Any:
-        """Outputs of the network for the views, with gradients where something trains."""
+        """Outputs of the network for the views, with gradients for trained modules."""
 
     def measure(self, outputs: Any, batch: Batch) -> dict[str, torch.Tensor]:
-        """`measures`, each of shape (n,); "loss" alone has a gradient."""
+        """Values of `measures`, each of shape (n,); only "loss" has a gradient."""
 
     def after_step(self) -> None:
-        """Called after each step of the optimizer."""
+        """Update the method after each optimizer step."""
 
     def after_epoch(self) -> None:
-        """Called at the end of an epoch, before its validation."""
+        """Update the method after each epoch, before validation."""
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """For a picture: weak and strong views of the unlabeled patches, and the predictions of each.
+        """Weak and strong views of the unlabeled patches with predictions, for a picture.
 
         Returns:
-            Two arrays (n, 3, P, P), float32, 0..1, and two of predictions (n, K).
+            Two arrays of views (n, 3, P, P), float32, 0..1, and two of predictions (n, K).
         """

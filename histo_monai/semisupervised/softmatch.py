@@ -1,4 +1,4 @@
-"""SoftMatch (Chen et al. 2023): every pseudo label counts, the less the surer most others are; classes made even."""
+"""SoftMatch: pseudo labels with Gaussian confidence weights and uniform alignment (Chen et al. 2023)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from histo_monai.semisupervised.settings import SoftMatchSettings
 from histo_monai.semisupervised.students.pseudo_labels import PseudoLabels
 
 _SIGMAS = 2.0
-"""The authors' code divides the variance by its square: a width of half a standard deviation."""
+"""The authors' code divides the variance by its square: a Gaussian of half a standard deviation."""
 
 
 class SoftMatch(PseudoLabels):
-    """Equations 5 to 9 of the paper: truncated Gaussian weights, uniform alignment."""
+    """Equations 5 to 9 of Chen et al. 2023: truncated Gaussian weights, uniform alignment."""
 
     Settings: ClassVar[type] = SoftMatchSettings
 
@@ -23,13 +23,13 @@ class SoftMatch(PseudoLabels):
         num = len(self.objective.classes or ())
         self.network.register_buffer("mean", torch.tensor(1.0 / num))
         self.network.register_buffer("variance", torch.tensor(1.0))
-        self.network.register_buffer("shares", torch.full((num,), 1.0 / num))
+        self.network.register_buffer("class_proportions", torch.full((num,), 1.0 / num))
 
     def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The most probable class, and a weight below 1 where the aligned confidence is below the mean."""
+        """Most probable class, and a weight below 1 where the aligned confidence is below its mean."""
         follow = 1 - self.settings.momentum
-        shares = self.network.get_buffer("shares").lerp_(weak.mean(dim=0), follow)
-        aligned = weak / shares
+        proportions = self.network.get_buffer("class_proportions").lerp_(weak.mean(dim=0), follow)
+        aligned = weak / proportions
         confidence = (aligned / aligned.sum(dim=1, keepdim=True)).max(dim=1).values
         mean = self.network.get_buffer("mean").lerp_(confidence.mean(), follow)
         variance = self.network.get_buffer("variance").lerp_(confidence.var(unbiased=True), follow)

@@ -1,13 +1,11 @@
-"""Neighbors: a student learns of each unlabeled patch what the fine-tuned model says of it and of all that touch it.
+"""Spatial neighbors: pseudo labels from the fine-tuned model's predictions of a patch and of its neighbors.
 
-Tissue goes on beyond the edge of a patch, so its neighbors in the slide are witnesses of what it is that do not see the
-same pixels; a student of its own guesses hears nothing new. How much they count is what validation patches say, and
-where lesions are as small as patches that is little (`semisupervised.teaching.neighbors`). The student has the patch
-alone to tell it from, as every model has that predicts patches.
+Tissue continues beyond the edge of a patch. So neighbors are evidence from other pixels, which a student's own pseudo
+labels are not. Validation patches set the weight of neighbors; it is low where lesions are as small as patches
+(`semisupervised.teaching.neighbors`). The student predicts from the patch alone, as all models do.
 
-Guesses are made once, before it trains. Most tissue is of one class; patches are drawn so that rarely guessed classes
-come more often. Each class comes equally often where guesses are hard, as labels are. With probabilities, a class that
-is guessed rarely still comes less often than the others.
+Pseudo labels are fixed before training. Most tissue is of one class, so patches of rare pseudo labels are sampled more
+often: with hard pseudo labels each class equally often, with probabilities rare classes still less often than others.
 """
 
 from __future__ import annotations
@@ -19,40 +17,40 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.settings import SpatialNeighborsSettings
 from histo_monai.semisupervised.students.student import Student
 
-_LEAST_SHARE = 1e-3
-"""A class of fewer guesses is not drawn more often than one of so many."""
+_LEAST_PROPORTION = 1e-3
+"""Smallest proportion of a class in the sampling probabilities."""
 
 
 class SpatialNeighbors(Student):
-    """See the module and `Student`."""
+    """Student that learns fixed pseudo labels from spatial neighbors."""
 
     Settings: ClassVar[type] = SpatialNeighborsSettings
-    measures: tuple[str, ...] = ("loss", "supervised", "unlabeled", "confidence", GUESSES)
+    measures: tuple[str, ...] = ("loss", "supervised", "unlabeled", "confidence", PSEUDO_LABELS)
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self._is_class = self.objective.classes is not None
         if self._is_class:
-            self.measures = (*self.measures[:-1], "agreement", GUESSES)
+            self.measures = (*self.measures[:-1], "agreement", PSEUDO_LABELS)
 
-    def chances(self, guesses: torch.Tensor) -> NDArray[np.float64]:
-        """With what probability each patch is drawn, shape (N,): scores evenly, rarely guessed classes more often.
+    def sampling_probabilities(self, pseudo_labels: torch.Tensor) -> NDArray[np.float64]:
+        """Sampling probability of each patch, shape (N,): uniform for scores, higher for rare pseudo labels of classes.
 
-        A patch's chance is the sum over classes of how sure the guess is of it over how often it is guessed. Classes
-        are drawn equally often where each guess is sure of one class; the softer the guesses, the less so.
+        Probability of a patch: sum over classes of its pseudo-label probability divided by the class's mean
+        probability.
         """
         if not self._is_class:
-            return np.full(len(guesses), 1 / len(guesses))
-        sure = guesses.double()
-        found = (sure / sure.mean(dim=0).clamp(min=_LEAST_SHARE)).sum(dim=1)
-        return (found / found.sum()).numpy()
+            return np.full(len(pseudo_labels), 1 / len(pseudo_labels))
+        probabilities = pseudo_labels.double()
+        weights = (probabilities / probabilities.mean(dim=0).clamp(min=_LEAST_PROPORTION)).sum(dim=1)
+        return (weights / weights.sum()).numpy()
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Of the labeled images, and of the unlabeled."""
+        """Labeled and unlabeled views."""
         views = []
         for name, images in (("augmentation", batch.labeled), ("guess", batch.unlabeled)):
             self._labeled_views.set_random_state(batch.step.derive_seed(name))
@@ -60,30 +58,31 @@ class SpatialNeighbors(Student):
         return tuple(views)
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """Plain views of the unlabeled patches and what the average predicts of them, changed ones and the student."""
+        """Unaugmented views with the average's predictions, augmented views with the student's."""
         return self.predicted(batch.unlabeled.squeeze(1) / 255.0, self.views(batch)[1])
 
     def measure(self, outputs: tuple[torch.Tensor, ...], batch: Batch) -> dict[str, torch.Tensor]:
-        """Mean supervised loss + weight times the mean unlabeled one, shape (1,); and its parts.
+        """Mean supervised loss + weight x mean unlabeled loss, shape (1,); and its parts.
 
-        Cross-entropy with the guess of classes, squared error of scores; confidence: of the guesses, a score's own
-        value.
+        Loss: cross-entropy with pseudo labels of classes, squared error of scores. Confidence: largest probability, or
+            the
+        pseudo score.
         """
-        assert batch.guesses is not None  # asked for by the settings
+        assert batch.pseudo_labels is not None  # `needs_neighbors` of the settings
         labeled, unlabeled = outputs
         measured = self.objective.measure(labeled, batch.targets)
         given = unlabeled.float()
         if self._is_class:
-            losses = F.cross_entropy(given, batch.guesses, reduction="none")
+            losses = F.cross_entropy(given, batch.pseudo_labels, reduction="none")
         else:
-            losses = (given - batch.guesses).square().squeeze(1)
-        found = {
+            losses = (given - batch.pseudo_labels).square().squeeze(1)
+        measures = {
             "loss": (measured["loss"].mean() + self.settings.weight * losses.mean()).unsqueeze(0),
             "supervised": measured["loss"],
             "unlabeled": losses,
-            "confidence": batch.guesses.max(dim=1).values,
-            GUESSES: self.objective.guesses(batch.guesses),
+            "confidence": batch.pseudo_labels.max(dim=1).values,
+            PSEUDO_LABELS: self.objective.pseudo_labels(batch.pseudo_labels),
         }
         if self._is_class:
-            found["agreement"] = (given.argmax(dim=1) == found[GUESSES]).float()
-        return found
+            measures["agreement"] = (given.argmax(dim=1) == measures[PSEUDO_LABELS]).float()
+        return measures

@@ -1,4 +1,4 @@
-"""The control arm: steps, views and average of the other methods; nothing is learned from what has no label."""
+"""Supervised baseline: steps, views and weight average of the other students, without unlabeled patches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from histo_monai.semisupervised.students.student import Student
 
 
 class Supervised(Student):
-    """Labeled views alone go through the network and teach. See `Student`."""
+    """Student that learns from labeled views alone."""
 
     Settings: ClassVar[type] = SupervisedSettings
 
@@ -23,20 +23,20 @@ class Supervised(Student):
         self.measures = ("loss", "supervised", self._quality)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Those of the labeled patches that the other methods see."""
+        """Labeled views, equal to those of the other methods."""
         self._labeled_views.set_random_state(batch.step.derive_seed("augmentation"))
         return (self._labeled_views(batch.labeled).squeeze(1),)
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """Of views that the other methods learn from."""
+        """Weak and strong views of the other methods, with predictions."""
         return self.predicted(*super().views(batch)[1:])
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Of the student, of the labeled views."""
+        """Student outputs of the labeled views."""
         return self.network.student(views[0])
 
     def measure(self, outputs: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """The mean supervised loss, shape (1,); and its parts."""
+        """Mean supervised loss, shape (1,); and its parts."""
         measured = self.objective.measure(outputs, batch.targets)
         return {
             "loss": measured["loss"].mean().unsqueeze(0),

@@ -1,4 +1,4 @@
-"""Gigapixel files -> pixels: geometry, reading, tissue and sampling. NumPy, no tensors, no models."""
+"""Slide files to pixels: geometry, reading, tissue masks and patch sampling. NumPy only."""
 
 from histo_monai.slides.errors import NoResolutionError, SlideError
 from histo_monai.slides.geometry import Box, choose_level, concentric_boxes

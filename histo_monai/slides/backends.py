@@ -1,4 +1,4 @@
-"""What a library that decodes slides must do for the reader: in level pixels, order y, x."""
+"""Interface of a slide-decoding library: level pixels, order y, x."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Backend(Protocol):
     """One open file in one library.
 
     Attributes:
-        name: Of the library.
+        name: Name of the library.
         level_sizes_yx: Height and width of each level, finest first.
-        bounds_yx: See `reader.Slide`.
+        bounds_yx: Corner of the bounds on the canvas, level-0 pixels.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Backend(Protocol):
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
     ) -> Iterator[NDArray[np.uint8]]:
-        """Regions inside a level, in the order given, each of shape (*size_yx, 3), uint8."""
+        """Regions inside a level, in the given order, each of shape (*size_yx, 3), uint8."""
 
     def close(self) -> None:
         """Close the file."""

@@ -1,6 +1,6 @@
-"""Means over areas: exact reduction at any scale and place, rows first, then columns.
+"""Area means at any scale and offset: rows first, then columns.
 
-A field is reduced in bands of rows that stay in a core's cache: what a patch costs is how often its pixels move.
+Bands of rows stay in a core's cache, because moving pixels dominates the cost of a patch.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 _BAND_BYTES, _WIDE_BYTES = 512 * 1024, 4 * 2**20
-"""Of a band's pixels as floats; at most, where a field is so wide that few rows fit."""
+"""Target bytes of a band's float pixels, and the limit for fields so wide that few rows fit."""
 
 _FEW_ROWS = 16
-"""Of the result: sums of fewer numbers at a time are slow."""
+"""Least result rows per band: smaller matrix products are slow."""
 
 
 class Weights:
-    """Weights of exact area coverage along one axis, of several inputs of one length.
+    """Area-coverage weights along one axis, for several inputs of one length.
 
     Output ``j`` covers ``[start + j * scale, start + (j + 1) * scale)`` of the input, whose pixel ``i`` covers
-    ``[i, i + 1)``; its weights are the overlaps divided by ``scale``. What lies outside the input is left out and the
-    rest normalized.
+    ``[i, i + 1)``. The weights are the overlaps divided by ``scale``, renormalized where an output leaves the input.
 
     Args:
         starts: Where the first output of each input begins, shape (inputs,).
         scale: Input pixels per output pixel.
-        num_out: Outputs of each.
-        num_in: Pixels of each.
+        num_out: Outputs per input.
+        num_in: Pixels per input.
     """
 
     def __init__(self, starts: NDArray[np.float64], scale: float, num_out: int, num_in: int) -> None:
@@ -46,23 +45,23 @@ class Weights:
         self._matrices: dict[tuple[int, int], sparse.csr_array] = {}
 
     def first(self, number: int, outputs: slice) -> int:
-        """The first pixel of an input that has a weight in some of the outputs."""
+        """The first input pixel with a weight in the given outputs."""
         begin, end = self._range(number, outputs)
         return int(self._places[begin]) if begin < end else 0
 
     def matrix(self, number: int, outputs: slice, first: int, num_in: int) -> sparse.csr_array:
-        """What makes outputs of pixels.
+        """The matrix that maps input pixels to outputs; valid until the next call.
 
         Args:
-            outputs: Some of its outputs; `start` and `stop` are given.
-            num_in: How many there are; none with a weight lies outside.
+            outputs: Slice with `start` and `stop`.
+            first, num_in: Range of input pixels; no pixel outside has a weight.
 
         Returns:
-            Sparse, shape (outputs, num_in), float32, rows that sum to 1; good until another one is asked for.
+            Sparse, shape (outputs, num_in), float32; rows sum to 1.
         """
         begin, end = self._range(number, outputs)
         until = self._first[number, outputs.start : outputs.stop + 1]
-        # One matrix that is given other numbers: to make one takes as long as to multiply by it.
+        # One matrix is reused with new values: creating a matrix takes as long as multiplying by it.
         shape = (len(until) - 1, num_in)
         matrix = self._matrices.get(shape)
         if matrix is None:
@@ -79,7 +78,7 @@ class Weights:
 def _overlaps(
     starts: NDArray[np.float64], scale: float, num_out: int, num_in: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Weights and places in the input, (taps, inputs, num_out) each; some may be of no weight."""
+    """Weights and input positions, (taps, inputs, num_out) each; weights may be 0."""
     edges = np.clip(starts[:, None] + np.arange(num_out + 1) * scale, 0, num_in)
     lower, upper = edges[:, :-1], edges[:, 1:]
     places = np.floor(lower).astype(np.int32) + np.arange(ceil(scale) + 1, dtype=np.int32)[:, None, None]
@@ -97,17 +96,16 @@ def mean_bands(
     scale_yx: tuple[float, float],
     size_yx: tuple[int, int],
 ) -> Iterator[tuple[int, slice, NDArray[np.uint8]]]:
-    """Means over the areas that pixels cover, band by band.
+    """Area means of fields, band by band.
 
     Args:
         fields: Shape (*field_yx, 3) each, uint8.
-        field_yx: Height and width of each.
         starts_yx: Where the first pixel of each result begins, pixels of the field.
         scale_yx: Pixels of the field per pixel of the result.
         size_yx: Height and width of each result.
 
     Yields:
-        Number of the field; rows of its result; these, shape (columns, 3, rows), uint8, rounded to the nearest level.
+        Field number, result rows, and their pixels, shape (columns, 3, rows), uint8, rounded to the nearest level.
     """
     (height, width), (num_rows, num_columns) = field_yx, size_yx
     starts = np.array(starts_yx, np.float64)

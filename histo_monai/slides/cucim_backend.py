@@ -1,4 +1,4 @@
-"""Slides in cuCIM, tile by tile; never its cache of decoded tiles, but one of our own.
+"""Slides in cuCIM, tile by tile, with this package's tile cache instead of cuCIM's.
 
 cuCIM takes positions as (x, y) in level-0 pixels and rounds them down to whole pixels of the level.
 """
@@ -23,7 +23,7 @@ from histo_monai.utils.process.complaints import Complaints
 from histo_monai.utils.process.quiet import quiet_library
 
 SUFFIXES = (".svs", ".tif", ".tiff")
-"""Names of files that cuCIM reads."""
+"""File suffixes that cuCIM reads."""
 
 _REVERSED = 2
 
@@ -33,36 +33,36 @@ _is_loaded = False
 
 
 def why_not_cucim(path: Path, pages: Sequence[Page]) -> str | None:
-    """Why cuCIM is not asked to read a file, or None; of its pages the first is level 0."""
+    """The reason not to open a file with cuCIM, or None; the first page is level 0."""
     if path.suffix.lower() not in SUFFIXES or not pages:
         return f"it reads tiled TIFF ({', '.join(SUFFIXES)}) only"
     for page in pages:
-        # cuCIM asks libtiff for the predictor of every image; its libtiff knows none but LZW's, and ends the process.
+        # cuCIM asks libtiff for every image's predictor; its libtiff ends the process for any but LZW's.
         if page.predictor is not None and page.compression != LZW:
             return f"it does not open files with a predictor for TIFF compression {page.compression}"
     return _why_not_page(pages[0])
 
 
 def _why_not_page(page: Page) -> str | None:
-    """Why cuCIM would not read an image as it is meant, or None."""
+    """The reason why cuCIM would misread an image, or None."""
     if page.fill_order == _REVERSED and page.compression not in (JPEG, *JPEG2000):
         return "it does not undo a reversed order of bits (FillOrder 2)"
     return why_not_decoded(page)
 
 
 _GPUS = ("/dev/nvidiactl", "/dev/dxg")
-"""Of which one is there where a driver is, the second in Windows' subsystem for Linux."""
+"""Device files of GPU drivers; the second is for Windows Subsystem for Linux."""
 
 
 @contextlib.contextmanager
 def _settings() -> Iterator[None]:
-    """What cuCIM and the libraries below it read when they load, whatever files of settings the user has.
+    """Settings that cuCIM and its libraries read when they load, in place of the user's files.
 
-    No cache: it takes tiles of different slides for one another: of 32 slides read in one process two came back with
-    tiles of others, at every reading, kept open or not (seen in 26.10; none without the cache).
+    The cache is off, because it confuses tiles of different slides: of 32 slides read in one process, two returned
+    tiles of others (cuCIM 26.10; none without the cache).
 
-    No cuFile where there is no GPU to read to: that of torch 2.15 (1.17), once torch has loaded it, looks for one for
-    minutes, at full load (that of torch 2.11, 1.15, for none).
+    cuFile is off without a GPU: the version of torch 2.15 (1.17) searches for one for minutes at full load; the version
+    of torch 2.11 (1.15) did not.
     """
     wanted: dict[str, dict[str, Any]] = {
         "CUCIM_CONFIG_PATH": {"cache": {"type": "nocache", "memory_capacity": 0}}
@@ -86,17 +86,12 @@ def _settings() -> Iterator[None]:
 
 
 def open_cucim(path: Path) -> Any:
-    """A `CuImage`; imports cuCIM on first use, without its warnings on machines without a GPU.
-
-    Raises:
-        ImportError: If cuCIM is not installed or does not load here.
-        RuntimeError, ValueError: If cuCIM cannot open the file.
-    """
+    """A `CuImage`; imports cuCIM on first use, without its warnings on machines without a GPU."""
     global _is_loaded
     os.environ.setdefault("CUFILE_LOGFILE_PATH", os.devnull)  # else cuFile leaves a log in the current folder
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet_library())
-        if not _is_loaded:  # The plugin, and with it the second library, is loaded by the first file.
+        if not _is_loaded:  # The first file loads the plugin and its library.
             stack.enter_context(_settings())
         from cucim.clara import CuImage
 
@@ -106,25 +101,25 @@ def open_cucim(path: Path) -> Any:
 
 
 class CucimBackend(TiffBackend):
-    """A slide in cuCIM. Levels that cuCIM does not list, such as those of SubIFDs, are decoded by Pillow."""
+    """A slide in cuCIM. Pillow decodes levels that cuCIM does not list, such as levels in SubIFDs."""
 
     name = "cucim"
 
     def __init__(self, path: Path, levels: Sequence[Page]) -> None:
-        """Open a file and decode one tile of every level, so that an unreadable one shows now.
+        """Open a file and decode one tile of every level, to report an unreadable level early.
 
         Args:
-            levels: The pages to read, that of level 0 first.
+            levels: The pages to read, level 0 first.
 
         Raises:
-            ImportError, RuntimeError, ValueError: If cuCIM is absent or cannot read the file.
+            ImportError, RuntimeError, ValueError: cuCIM is absent or cannot read the file.
         """
         self._image = open_cucim(path)
         resolutions = self._image.resolutions
         self._downsamples = [float(value) for value in resolutions["level_downsamples"]]
         sizes_yx = [(int(h), int(w)) for w, h in resolutions["level_dimensions"]]
         tiles_yx = [(int(h), int(w)) for w, h in resolutions["level_tile_sizes"]]
-        # Positions are of cuCIM's own level 0, which is a wide macro where the slide is narrower.
+        # Positions refer to cuCIM's own level 0, which is the macro where the macro is wider than the slide.
         is_same = sizes_yx[0][0] <= levels[0].size_yx[0] and sizes_yx[0][1] <= levels[0].size_yx[1]
         self._numbers = [_number_of(page, sizes_yx, tiles_yx) if is_same else None for page in levels]
         for page, number in zip(levels, self._numbers, strict=True):
@@ -140,12 +135,12 @@ class CucimBackend(TiffBackend):
         )
 
     def _decode_plainly(self, level: int, place: _Place) -> tuple[NDArray[np.uint8], str]:
-        """The part of a tile that lies in the level, and what the decoder printed meanwhile."""
+        """The part of a tile inside the level, and the decoder's printed complaints."""
         number = self._numbers[level]
         if number is None:
             return super()._decode_plainly(level, place)
         (top, left), (height, width) = self._guard.field(level, place)
-        # cuCIM divides by the downsample and drops the fraction: the middle of the pixel is safe from that.
+        # cuCIM divides by the downsample and drops the fraction; the pixel's middle survives both.
         downsample = self._downsamples[number]
         where = (int((left + 0.5) * downsample), int((top + 0.5) * downsample))
         with Complaints() as complaints:
@@ -161,7 +156,7 @@ class CucimBackend(TiffBackend):
 
 
 def _number_of(page: Page, sizes_yx: Sequence[_Place], tiles_yx: Sequence[_Place]) -> int | None:
-    """The number of a page among cuCIM's levels; None where cuCIM does not list it, or several like it.
+    """A page's number among cuCIM's levels; None where no level or several levels match.
 
     cuCIM states the levels of Philips without the padding to whole tiles.
     """

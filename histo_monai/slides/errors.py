@@ -1,4 +1,4 @@
-"""What goes wrong with a slide file, said in one line."""
+"""Errors of slide files, one line each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from histo_monai.utils.errors import InputError
 
 
 class SlideError(InputError):
-    """A slide cannot be opened or read: one line with what is wrong, which file, and how to mend it."""
+    """A slide cannot be opened or read: one line with file, problem and fix."""
 
     def __init__(self, path: str | Path, what: str) -> None:
         self.path = Path(path)
@@ -21,4 +21,4 @@ class SlideError(InputError):
 
 
 class NoResolutionError(SlideError):
-    """A slide states no µm/px, and nobody else does."""
+    """Neither the slide nor the manifest states µm/px."""

@@ -1,7 +1,7 @@
-"""Where a patch lies on a slide: boxes, levels and downsamples. Pure arithmetic, no files.
+"""Positions of patches on a slide: boxes, levels and downsamples. Pure arithmetic, no files.
 
 Coordinates are continuous level-0 pixels in the order y, x, with the pixel-edge convention: pixel ``i``
-covers ``[i, i + 1)``, its middle is ``i + 0.5``, and the slide covers ``[0, height) x [0, width)``. A point
+covers ``[i, i + 1)``, its middle is ``i + 0.5``, and the slide covers ``[0, height) x [0, width)``. Point
 ``c`` of level 0 lies at ``c / downsample`` of a coarser level, without half-pixel terms.
 """
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from histo_monai.utils.errors import InputError
 
 MAX_UPSAMPLING = 1.1
-"""A box may be this much finer than level 0, and no more: upsampling invents no detail."""
+"""Largest ratio of level-0 µm/px to a box's µm/px: upsampling invents no detail."""
 
 LEVEL_TOLERANCE = 0.02
-"""A level counts as equal to the resolution asked for within this fraction (0.2528 is read as 0.25 µm/px)."""
+"""Largest relative difference of a level from the requested µm/px (0.2528 is read as 0.25)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Box:
         mpp: Resolution of the patch, µm per pixel.
 
     Raises:
-        InputError: If the side or the resolution is not positive, or the center is not finite.
+        InputError: The side or the resolution is not positive, or the center is not finite.
     """
 
     center_yx: tuple[float, float]
@@ -39,11 +39,11 @@ class Box:
 
     def __post_init__(self) -> None:
         if self.side_px < 1:
-            raise InputError(f"side_px of a box must be at least 1, got {self.side_px}")
+            raise InputError(f"box: side_px is {self.side_px}. Fix: set it to at least 1.")
         if not (math.isfinite(self.mpp) and self.mpp > 0):
-            raise InputError(f"mpp of a box must be a positive number of µm per pixel, got {self.mpp}")
+            raise InputError(f"box: mpp is {self.mpp}. Fix: set a positive number of µm per pixel.")
         if not all(math.isfinite(value) for value in self.center_yx):
-            raise InputError(f"center_yx of a box must be finite, got {self.center_yx}")
+            raise InputError(f"box: center_yx is {self.center_yx}. Fix: set finite level-0 pixels.")
 
     @property
     def side_um(self) -> float:
@@ -52,27 +52,26 @@ class Box:
 
 
 def concentric_boxes(center_yx: tuple[float, float], side_px: int, mpps: Sequence[float]) -> tuple[Box, ...]:
-    """Boxes of one side in pixels around one center, one for each resolution, in the order given."""
+    """Boxes of one side in pixels around one center, one per resolution, in the given order."""
     return tuple(Box(center_yx, side_px, mpp) for mpp in mpps)
 
 
 def choose_level(level_mpps: Sequence[float], mpp: float) -> int:
-    """The level to read a patch of ``mpp`` from: the coarsest one that is not coarser than asked.
+    """The level to read a patch of ``mpp`` from: the coarsest level that is not coarser than ``mpp``.
 
     A level within `LEVEL_TOLERANCE` of ``mpp`` counts as equal. Level 0 serves a box up to `MAX_UPSAMPLING`
     finer than itself.
 
     Args:
         level_mpps: Resolution of each level, finest first, µm per pixel.
-        mpp: Resolution asked for, µm per pixel.
 
     Raises:
-        InputError: If the box is finer than the slide by more than 10 %.
+        InputError: The box is finer than the slide by more than 10 %.
     """
     if level_mpps[0] > mpp * MAX_UPSAMPLING:
         raise InputError(
-            f"asked for {mpp:g} µm/px, finer than the slide's own {level_mpps[0]:g} µm/px by more than 10 %: "
-            f"upsampling invents no detail, ask for {level_mpps[0]:g} or coarser"
+            f"asked for {mpp:g} µm/px, finer than the slide's own {level_mpps[0]:g} µm/px by more than 10 %. "
+            f"Fix: ask for {level_mpps[0]:g} or coarser."
         )
     fits = [i for i, level_mpp in enumerate(level_mpps) if level_mpp <= mpp * (1 + LEVEL_TOLERANCE)]
     return max(fits, key=lambda i: level_mpps[i], default=0)
@@ -81,18 +80,15 @@ def choose_level(level_mpps: Sequence[float], mpp: float) -> int:
 def level_downsample(
     size_yx: tuple[int, int], level_size_yx: tuple[int, int], tile_yx: tuple[int, int] | None = None
 ) -> float:
-    """How many level-0 pixels one pixel of a level spans, from the sizes alone.
+    """Level-0 pixels per pixel of a level, from the sizes alone.
 
-    Writers halve a slide and then round the size down or up (4443 -> 2221, not 2221.5), or pad it to whole
-    tiles (Camelyon16). The ratio of the sizes (2.0005) then is off although the pixels are exactly two apart,
-    by a pixel or more at the far edge. So the nominal whole number is taken where rounding by less than one
-    pixel, or padding of a power of two to whole tiles, explains both axes; the ratio is taken only where
-    nothing explains it, and then of the longer axis, where it is the more exact.
+    Writers halve a slide and round the size (4443 -> 2221), or pad it to whole tiles (Camelyon16). The ratio of the
+    sizes (2.0005) is then wrong by a pixel or more at the far edge. The result is the nominal whole number where
+    rounding by less than one pixel, or padding of a power of two to whole tiles, explains both axes; else the ratio
+    along the longer axis, which is the more exact.
 
     Args:
-        size_yx: Height and width of level 0.
-        level_size_yx: Height and width of the level.
-        tile_yx: Height and width of the level's tiles, where known.
+        tile_yx: Height and width of the level's tiles, if known.
     """
     longer = 0 if size_yx[0] >= size_yx[1] else 1
     ratio = size_yx[longer] / level_size_yx[longer]

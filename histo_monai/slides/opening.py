@@ -1,4 +1,4 @@
-"""A slide's file in one of the libraries that read slides, and which of its images are levels."""
+"""Open a slide with OpenSlide, cuCIM or Pillow, and find its levels."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ from histo_monai.utils.storage.slide_files import slide_files
 logger = logging.getLogger(__name__)
 
 _BY_PAGES = ("generic-tiff", "aperio")
-"""OpenSlide's formats whose levels are a TIFF's pages as they are."""
+"""OpenSlide formats whose levels are plain TIFF pages."""
 
 _PHILIPS = "philips"
 
 _SAMPLES = {2: "signed integer", 3: "float"}
 _MOST_BITS = 16
 _GRAY = (0, 1)
-"""TIFF's color spaces without color."""
+"""TIFF color spaces without color."""
 
 
 class Opened(NamedTuple):
-    """A file in one library.
+    """A slide file opened with one library.
 
     Attributes:
-        backend: The library.
-        downsamples: Of each level that is read, by its number for the library, finest first.
-        pages: The TIFF's, that of level 0 first; none where OpenSlide knows the format better.
-        properties: OpenSlide's, where they are those of level 0.
+        downsamples: Level number in the library -> downsample, finest first.
+        pages: TIFF pages, level 0 first; empty for formats that OpenSlide interprets.
+        properties: OpenSlide's properties of level 0; empty if OpenSlide opened another page or nothing.
     """
 
     backend: Backend
@@ -56,17 +55,17 @@ class Opened(NamedTuple):
 
 
 def with_level_0_first(pages: Sequence[Page], levels: Sequence[Level]) -> list[Page]:
-    """The pages of a TIFF, that of level 0 first; none where no levels are known."""
+    """The pages of a TIFF with level 0 first; empty without levels."""
     return [levels[0].page, *(page for page in pages if page is not levels[0].page)] if levels else []
 
 
 def open_by_tiles(
     path: Path, pages: Sequence[Page], levels: Sequence[Level], backend_class: type[TiffBackend]
 ) -> Opened:
-    """A TIFF whose tiles are decoded one by one. Levels of other kinds of pixels are left out.
+    """A TIFF opened tile by tile, without levels of other pixel types.
 
     Raises:
-        SlideError, ImportError, RuntimeError, ValueError: If the file cannot be read so.
+        SlideError, ImportError, RuntimeError, ValueError: The library cannot read the file.
     """
     why_not = why_not_pillow if backend_class is TiffBackend else why_not_decoded
     levels = [level for level in levels if why_not(level.page) is None]
@@ -78,16 +77,16 @@ def open_by_tiles(
 def open_without_cucim(
     path: Path, files: Sequence[Path], pages: Sequence[Page], levels: Sequence[Level], why: str
 ) -> Opened:
-    """A file in OpenSlide, or in Pillow where OpenSlide does not give all of its levels.
+    """A file in OpenSlide, or in Pillow if OpenSlide lacks some of its levels.
 
     Args:
-        files: All that the slide is read from, see `utils.storage.slide_files`.
-        pages: Its pages, where it is a TIFF that cuCIM could read by its name.
-        levels: Those of them that are levels.
-        why: Why cuCIM does not read it.
+        files: All files of the slide (`utils.storage.slide_files`).
+        pages: TIFF pages, if cuCIM supports the suffix.
+        levels: The pages that are levels.
+        why: Why cuCIM does not read it, for messages.
 
     Raises:
-        SlideError: If neither reads it.
+        SlideError: Neither library reads it.
     """
     _check_samples(path, levels)
     kind = openslide_format(path)
@@ -120,13 +119,13 @@ def open_without_cucim(
         if not is_for_pillow:
             (height, width), number = levels[0].page.size_yx, levels[0].page.number
             what = f"its full resolution is image {number} ({width} x {height} px), which OpenSlide does not give"
-            raise SlideError(path, f"{what} (cuCIM: {why}); save that image as a file of its own")
-    logger.info("slide %s: read with Pillow, because OpenSlide does not give all of its levels", path)
+            raise SlideError(path, f"{what} (cuCIM: {why}). Fix: save that image as a file of its own.")
+    logger.info("slide %s: library=pillow, because OpenSlide does not give all of its levels", path)
     return open_by_tiles(path, pages, levels, TiffBackend)
 
 
 def _numbered(backend: OpenSlideBackend, levels: Sequence[Level]) -> list[tuple[int, Level]]:
-    """The levels that OpenSlide gives, with their numbers; without those of which it gives two of one size."""
+    """OpenSlide's numbers of the levels, without levels whose size occurs twice."""
     sizes_yx = list(backend.level_sizes_yx)
     return [
         (sizes_yx.index(level.page.size_yx), level)
@@ -136,10 +135,12 @@ def _numbered(backend: OpenSlideBackend, levels: Sequence[Level]) -> list[tuple[
 
 
 def _levels_of_vendor(path: Path, backend: OpenSlideBackend, pages: Sequence[Page]) -> dict[int, float]:
-    """The levels of a format that OpenSlide knows better than its tables tell."""
+    """The levels of a vendor format, which OpenSlide knows better than the TIFF tables."""
     for height, width in backend.level_sizes_yx:
         if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
-            raise SlideError(path, f"states a level of {width} x {height} px, more or less than a slide")
+            raise SlideError(
+                path, f"states a level of {width} x {height} px. Fix: copy or download it again."
+            )
     tiles = {page.size_yx: page.tile_yx for page in pages if page.is_tiled}
     return {
         number: level_downsample(backend.level_sizes_yx[0], size_yx, tiles.get(size_yx))
@@ -148,35 +149,37 @@ def _levels_of_vendor(path: Path, backend: OpenSlideBackend, pages: Sequence[Pag
 
 
 def _check_samples(path: Path, levels: Sequence[Level]) -> None:
-    """Refuse pixels that no library here reads, before one of them calls them damaged."""
+    """Refuse pixel types that no library reads; a library would report them as damage."""
     page = levels[0].page if levels else None
     if page is not None and (page.sample_format in _SAMPLES or page.bits > _MOST_BITS):
         samples = _SAMPLES.get(page.sample_format, "integer")
         raise SlideError(
             path,
-            f"{page.bits}-bit {samples} samples; 8-bit are read: save it as 8-bit RGB, for example with vips cast",
+            f"{page.bits}-bit {samples} samples. Fix: save it as 8-bit RGB, for example with vips cast.",
         )
     if page is not None and page.photometric in _GRAY:
-        raise SlideError(path, "gray values; colors are read: save it as 8-bit RGB, or scan it in color")
+        raise SlideError(path, "gray values. Fix: save it as 8-bit RGB, or scan it in color.")
 
 
 def checked_files(path: Path) -> tuple[Path, ...]:
-    """`slide_files`; what is no readable file is refused before anything waits for a pipe or a device."""
+    """The files of a slide (`slide_files`); refuses pipes, devices and unreadable files first."""
     try:
         files = slide_files(path)
         path.open("rb").close()
         size = path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
-        raise SlideError(path, "no such file; check the path in the manifest") from None
+        raise SlideError(path, "no such file. Fix: check the path in the manifest.") from None
     except InputFileError as error:
         raise SlideError(
-            path, f"{str(error).removeprefix(f'{path}: ')}; check the path in the manifest"
+            path, f"{str(error).removeprefix(f'{path}: ')}. Fix: check the path in the manifest."
         ) from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
         why = getattr(error, "strerror", None) or error
-        raise SlideError(path, f"cannot be opened ({why}); check the path and who may read it") from None
+        raise SlideError(
+            path, f"cannot be opened ({why}). Fix: check the path and its permissions."
+        ) from None
     if size == 0:
-        raise SlideError(path, "the file is empty; copy or download it again")
+        raise SlideError(path, "the file is empty. Fix: copy or download it again.")
     return files
 
 
@@ -189,10 +192,10 @@ def _open_with_openslide(path: Path, files: Sequence[Path], why: str) -> OpenSli
         folder = path.with_suffix("")
         if path.suffix.lower() == ".mrxs" and not (folder / "Slidedat.ini").is_file():
             what = f"needs the folder {folder.name} beside it, with Slidedat.ini and the pixels (Data*.dat)"
-            raise SlideError(path, f"{what}; copy that folder too") from error
+            raise SlideError(path, f"{what}. Fix: copy that folder too.") from error
         raise SlideError(
             path,
-            f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads; expected a tiled pyramidal image",
+            f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads. Fix: use a tiled pyramidal image.",
         ) from error
-    logger.info("slide %s: read with OpenSlide, not cuCIM: %s", path, why)
+    logger.info("slide %s: library=openslide, because cuCIM does not read it: %s", path, why)
     return backend

@@ -1,7 +1,6 @@
-"""Slides in OpenSlide, for what cuCIM does not read.
+"""Slides in OpenSlide, for formats that cuCIM does not read.
 
-OpenSlide takes positions as (x, y) in level-0 pixels and shifts the image by the fraction of a level pixel that
-is left over.
+OpenSlide takes positions as (x, y) in level-0 pixels and shifts the image by the remaining fraction of a level pixel.
 """
 
 from __future__ import annotations
@@ -25,23 +24,20 @@ _MIX_STEPS = 128  # OpenSlide's painter mixes in steps of 1/128.
 
 
 class OpenSlideBackend:
-    """A slide in OpenSlide."""
+    """A slide in OpenSlide; regions follow `backends.Backend`."""
 
     name = "openslide"
 
     def __init__(self, path: Path, files: Sequence[Path]) -> None:
-        """Open a file.
-
-        Args:
-            files: `utils.storage.slide_files` of it.
+        """Open a file; `files` are all files of the slide (`utils.storage.slide_files`).
 
         Raises:
-            openslide.OpenSlideError: If OpenSlide cannot read it.
+            openslide.OpenSlideError: OpenSlide cannot read the file.
         """
         import openslide
 
         self._path, self._files = path, files
-        self._stamps = self._stamps_now()  # before OpenSlide reads them
+        self._stamps = self._stamps_now()  # Before OpenSlide reads the files.
         self._error = openslide.OpenSlideError
         with Complaints() as complaints:  # of GLib, on the terminal
             self._slide = openslide.OpenSlide(str(path))
@@ -51,29 +47,29 @@ class OpenSlideBackend:
         self.level_sizes_yx = tuple((h, w) for w, h in self._slide.level_dimensions)
         self.properties: dict[str, str] = {}
         for name in self._slide.properties:
-            with contextlib.suppress(KeyError, UnicodeError):  # Names and values that are no text.
+            with contextlib.suppress(KeyError, UnicodeError):  # Names and values that are not text.
                 self.properties[name] = self._slide.properties[name]
         self.bounds_yx = _bounds_corner(self.properties)
 
     def read_regions(
         self, level: int, corners_yx: Sequence[tuple[int, int]], size_yx: tuple[int, int]
     ) -> Iterator[NDArray[np.uint8]]:
-        """See `backends.Backend`."""
+        """Regions inside a level, in the given order."""
         if self._stamps_now() != self._stamps:
             raise SlideError(
-                self._path, "was changed while it was open; let nothing write to it, and start again"
+                self._path, "was changed while it was open. Fix: stop all writing to it and start again."
             )
         for corner in corners_yx:
             yield self._read(level, corner, size_yx)
 
     def _stamps_now(self) -> list[tuple[int, int] | None]:
-        """Size and time of each file; OpenSlide opens them by name whenever it reads."""
+        """Size and time of each file; OpenSlide opens files by name at each reading."""
         return [_stamp(file) for file in self._files]
 
     def _read(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
         height, width = self.level_sizes_yx[level]
         downsample = self._downsamples[level]
-        # With a margin, from which `_undo_shift` starts.
+        # The margin is where `_undo_shift` starts.
         top, left = (max(0, corner - _MARGIN) for corner in corner_yx)
         bottom = min(height, corner_yx[0] + size_yx[0] + _MARGIN)
         right = min(width, corner_yx[1] + size_yx[1] + _MARGIN)
@@ -85,7 +81,7 @@ class OpenSlideBackend:
             self._reopen()
             place = f"level {level}, rows {top} to {bottom}, columns {left} to {right}"
             raise SlideError(
-                self._path, f"damaged in {place} ({error}); copy or download it again"
+                self._path, f"damaged in {place} ({error}). Fix: copy or download it again."
             ) from error
         pixels = _on_white(np.asarray(image))
         for axis, late in enumerate((y / downsample - top, x / downsample - left)):
@@ -94,7 +90,7 @@ class OpenSlideBackend:
         return pixels[y : y + size_yx[0], x : x + size_yx[1]]
 
     def _reopen(self) -> None:
-        """After an error OpenSlide answers every call with that error; what is sound can still be read."""
+        """Open the file again: after an error, OpenSlide repeats the error at every call."""
         with contextlib.suppress(self._error):
             self._slide.close()
             self._slide = type(self._slide)(str(self._path))
@@ -105,7 +101,7 @@ class OpenSlideBackend:
 
 
 def openslide_format(path: Path) -> str | None:
-    """What OpenSlide calls the format of a file, or None where it knows none."""
+    """OpenSlide's name for the format of a file, or None."""
     import openslide
 
     with Complaints():
@@ -115,13 +111,13 @@ def openslide_format(path: Path) -> str | None:
 def _stamp(file: Path) -> tuple[int, int] | None:
     try:
         status = file.stat()
-    except OSError:  # gone, which differs from what was there
+    except OSError:  # A deleted file differs from its old stamp.
         return None
     return status.st_size, status.st_mtime_ns
 
 
 def _bounds_corner(properties: Mapping[str, str]) -> tuple[int, int]:
-    """Corner of the bounds where all four are stated in whole pixels, as QuPath asks for; else that of the canvas."""
+    """Corner of the bounds if all four are whole pixels, as QuPath requires; else the corner of the canvas."""
     try:
         x, y, _, _ = (int(properties[f"openslide.bounds-{name}"]) for name in ("x", "y", "width", "height"))
     except (KeyError, ValueError):
@@ -130,18 +126,18 @@ def _bounds_corner(properties: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """White where there is no image. Half-covered pixels at the edge of a shifted image keep their color."""
+    """RGB pixels, white where there is no image; half-covered pixels at a shifted edge keep their color."""
     pixels = np.ascontiguousarray(rgba[..., :3])
     pixels[rgba[..., 3] < 128] = WHITE
     return pixels
 
 
 def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray[np.uint8]:
-    """The level's own pixels out of ones that OpenSlide mixed to begin a fraction of a pixel late.
+    """A level's own pixels, restored from pixels that OpenSlide shifted by a fraction.
 
-    Level-0 positions are whole numbers, so on a level whose downsample is not one (1.9999) OpenSlide begins up
-    to a quarter of a pixel off and mixes each pixel with its neighbor: y[n] = (1 - f) x[n] + f x[n + 1]. With
-    f below one half this is solved for x exactly, pixel after pixel.
+    Level-0 positions are whole numbers. On a level with a fractional downsample (1.9999), OpenSlide begins up to a
+    quarter of a pixel off and mixes neighbors: y[n] = (1 - f) x[n] + f x[n + 1]. With f below one half, a recursive
+    filter solves this for x exactly.
     """
     fraction = round(abs(late_px) * _MIX_STEPS) / _MIX_STEPS
     if fraction == 0:

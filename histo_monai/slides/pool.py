@@ -8,11 +8,11 @@ from histo_monai.slides.reader import Slide, open_slide
 from histo_monai.utils.storage.handles import HandlePool
 
 MAX_OPEN = 64
-"""Slides that one process keeps open: the tables of tiles of a large one take 5 MB."""
+"""Most open slides per process; the tile tables of a large slide take 5 MB."""
 
 
 class SlidePool:
-    """Keeps the slides used last open, per process, and never more than a set number; see `HandlePool`.
+    """Open slides, per process; closes the least recently used beyond `max_open` (`HandlePool`).
 
     Raises:
         InputError: `max_open` is less than 1.
@@ -26,10 +26,10 @@ class SlidePool:
         return len(self._slides)
 
     def get(self, path: str | Path, mpp: float | None = None) -> Slide:
-        """The open slide of a file; it stays valid until `max_open` others have been asked for.
+        """The open slide of a file, valid until `max_open` other slides are requested.
 
         Raises:
-            SlideError: See `open_slide`.
+            SlideError: `open_slide` cannot open it.
         """
         return self._slides.get((Path(path), mpp), lambda: open_slide(path, mpp))
 

@@ -1,4 +1,4 @@
-"""Whole-slide files -> patches."""
+"""Slide files -> patches."""
 
 from __future__ import annotations
 
@@ -31,26 +31,22 @@ from histo_monai.utils.errors import InputError
 _STRIP_PX = 16 * 2**20
 _MAX_PX = 2**28
 _NEIGHBORS = 48
-"""Boxes that are read together: their tiles fit into the cache, so that each is decoded once."""
+"""Boxes read together: their tiles fit into the cache, so each tile is decoded once."""
 
 _BAND_PX = 2048
-"""Rows of level 0 that are walked through from left to right, then the next ones."""
+"""Height of the level-0 bands that are read from left to right, one after the other."""
 
 
 class Slide:
-    """An open slide. Made by `open_slide`; belongs to the process that opened it. Pickled, it is opened anew there.
+    """An open slide, made by `open_slide`. It belongs to one process; unpickling opens the file again.
 
     Attributes:
-        path: The file.
         mpp: µm per level-0 pixel.
         size_yx: Height and width of level 0, pixels.
         level_downsamples: Level-0 pixels per pixel of each level, finest first.
         level_mpps: µm per pixel of each level, finest first.
-        level_sizes_yx: Height and width of each level, pixels; without padding to whole tiles.
-        objective_power: Of level 0 (20 for 20x); None where the file states none.
-        backend: "cucim", "openslide" or "pillow".
-        bounds_yx: Corner of the bounds, level-0 pixels: where the image begins on the canvas, and where QuPath counts
-            from; (0, 0) where the file states none. Everything else here counts from the corner of the canvas.
+        level_sizes_yx: Height and width of each level, pixels, without padding to whole tiles.
+        objective_power: Power of level 0 (20 for 20x); None if the file states none.
     """
 
     def __init__(
@@ -69,10 +65,12 @@ class Slide:
         if not all(abs(place) < side for place, side in zip(backend.bounds_yx, self.size_yx, strict=True)):
             (y, x), (height, width) = backend.bounds_yx, self.size_yx
             raise SlideError(
-                path, f"states bounds at x {x}, y {y}, outside of its canvas of {width} x {height} px"
+                path,
+                f"states bounds at x {x}, y {y}, outside of its canvas of {width} x {height} px. "
+                "Fix: copy or export it again.",
             )
         self.level_downsamples = tuple(downsamples.values())
-        # Without the padding to whole tiles that some writers add to a level: it is not the slide.
+        # Without the padding to whole tiles that some writers add.
         self.level_sizes_yx = tuple(
             (min(h, ceil(self.size_yx[0] / downsample)), min(w, ceil(self.size_yx[1] / downsample)))
             for (h, w), downsample in zip(sizes_yx, self.level_downsamples, strict=True)
@@ -81,44 +79,43 @@ class Slide:
 
     @property
     def backend(self) -> str:
-        """The library that decodes the slide."""
+        """The decoding library: "cucim", "openslide" or "pillow"."""
         return self._backend.name
 
     @property
     def bounds_yx(self) -> tuple[int, int]:
-        """See the class."""
+        """Corner of the image on the canvas, level-0 pixels, where QuPath's coordinates begin; (0, 0) by default."""
         return self._backend.bounds_yx
 
     def read(self, box: Box) -> NDArray[np.uint8]:
-        """The patch of a box.
-
-        Returns:
-            Shape (3, side_px, side_px), uint8, RGB; white outside the slide.
+        """The patch of a box, shape (3, side_px, side_px), uint8, RGB; white outside the slide.
 
         Raises:
-            SlideError: If the box is finer than the slide by more than 10 %, or the file is damaged there.
+            SlideError: The box is finer than the slide by more than 10 %, or the file is damaged there.
         """
         return self.read_many([box])[0]
 
     def read_many(self, boxes: Sequence[Box]) -> NDArray[np.uint8]:
         """The patches of many boxes of one side; much faster than one by one.
 
-        Pass concentric boxes flattened and reshape the result to (n, S, 3, side_px, side_px).
+        For concentric boxes, pass them flattened and reshape the result to (n, S, 3, side_px, side_px).
 
         Returns:
-            Shape (n, 3, side_px, side_px), uint8, RGB, in the order given.
+            Shape (n, 3, side_px, side_px), uint8, RGB, in the given order.
 
         Raises:
-            InputError: If there are no boxes or they differ in side_px.
-            SlideError: If a box is finer than the slide by more than 10 %, or the file is damaged.
+            InputError: There are no boxes, or they differ in side_px.
+            SlideError: A box is finer than the slide by more than 10 %, or the file is damaged.
         """
         sides = {box.side_px for box in boxes}
         if len(sides) != 1:
-            raise InputError(f"read_many takes boxes of one side_px, got {sorted(sides) or 'no boxes'}")
+            raise InputError(
+                f"read_many: side_px is {sorted(sides) or 'missing'}. Fix: pass boxes of one side_px."
+            )
         side = sides.pop()
         plans = [self._plan(box) for box in boxes]
         patches = np.empty((len(boxes), 3, side, side), np.uint8)
-        # Neighbors one after the other, and all resolutions of a place before the next: they share tiles.
+        # Neighbors in a row, with all resolutions of a place together: they use the same tiles.
         order = sorted(range(len(boxes)), key=lambda number: _place(boxes[number]))
         for first in range(0, len(order), _NEIGHBORS):
             groups: dict[tuple[int, int, float, bool], list[tuple[int, Window]]] = defaultdict(list)
@@ -135,10 +132,10 @@ class Slide:
         make_patches(self._regions(level, windows), windows, [patches[number] for number in numbers])
 
     def level_for(self, mpp: float) -> int:
-        """The level that patches of ``mpp`` are read from, see `choose_level`.
+        """The level that patches of ``mpp`` are read from (`choose_level`).
 
         Raises:
-            SlideError: If they are finer than the slide by more than 10 %.
+            SlideError: ``mpp`` is finer than the slide by more than 10 %.
         """
         try:
             return choose_level(self.level_mpps, mpp)
@@ -157,12 +154,12 @@ class Slide:
         if height * width > _MAX_PX:
             raise SlideError(
                 self.path,
-                f"at {mpp:g} µm/px {width} x {height} px would be read at a time, more than {_MAX_PX}; its levels "
-                f"have {', '.join(f'{level_mpp:.4g}' for level_mpp in self.level_mpps)} µm/px: ask for less",
+                f"at {mpp:g} µm/px {width} x {height} px would be read at a time, more than {_MAX_PX}. Fix: ask for "
+                f"less; its levels have {', '.join(f'{level_mpp:.4g}' for level_mpp in self.level_mpps)} µm/px.",
             )
 
     def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[NDArray[np.uint8]]:
-        """Regions of windows of one size, white where they leave the slide."""
+        """Regions of windows of one size, white outside the slide."""
         height, width = self.level_sizes_yx[level]
         region_px = windows[0].region_px
         size_yx = (min(region_px, height), min(region_px, width))
@@ -187,14 +184,14 @@ class Slide:
             yield canvas
 
     def thumbnail_mpp(self, side_px: int) -> float:
-        """µm per pixel at which the longer side has so many pixels, or the slide's own where it has fewer."""
+        """µm per pixel at which the longer side has `side_px` pixels, but not finer than the slide."""
         return max(self.mpp, max(self.size_yx) * self.mpp / side_px)
 
     def thumbnail(self, mpp: float) -> NDArray[np.uint8]:
-        """The whole slide at a low resolution, read in strips so that memory stays bounded.
+        """The whole slide at a low resolution, read in strips to bound memory.
 
         Returns:
-            Shape (h, w, 3), uint8, RGB, where h and w are the slide's size at ``mpp``, rounded up.
+            Shape (h, w, 3), uint8, RGB; h and w are the slide's size at ``mpp``, rounded up.
         """
         level = self.level_for(mpp)
         height, width = self.level_sizes_yx[level]
@@ -217,7 +214,7 @@ class Slide:
         self._backend.close()
 
     def __reduce__(self) -> tuple[Callable[..., Slide], tuple[Path, float]]:
-        """Pickles as path and µm/px: another process opens the file itself."""
+        """Path and µm/px: another process opens the file itself."""
         return open_slide, (self.path, self.mpp)
 
     def __enter__(self) -> Self:
@@ -230,22 +227,22 @@ class Slide:
 
 
 def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
-    """Open a slide with cuCIM, or with OpenSlide where cuCIM cannot read it (the log says why).
+    """An open slide, decoded by cuCIM, else by OpenSlide or Pillow (logged with the reason).
 
     Args:
-        mpp: µm per level-0 pixel from the manifest; wins over the file's own, with a warning where they
-            differ by more than 5 %.
+        mpp: µm per level-0 pixel from the manifest; overrides the file's own, with a warning where both differ by
+            more than 5 %.
 
     Raises:
-        SlideError: If the file is missing, empty, truncated or no slide, or states no resolution.
+        SlideError: The file is missing, empty, truncated or no slide, or states no resolution.
     """
     path = Path(path)
     files = checked_files(path)
-    # Vendors' own kinds of TIFF (.scn, .bif) OpenSlide knows better, but it trusts them; .ndpi alone bends the tables.
+    # OpenSlide knows vendors' TIFFs (.scn, .bif) better, but trusts their tables; only .ndpi breaks the tables' rules.
     pages = read_pages(path) if path.suffix.lower() != ".ndpi" and is_tiff(path) else []
     if is_leica(pages) and (why := why_not_leica(pages)):
         raise SlideError(path, why)
-    if path.suffix.lower() not in SUFFIXES or is_leica(pages):  # cuCIM knows nothing of its canvas.
+    if path.suffix.lower() not in SUFFIXES or is_leica(pages):  # cuCIM ignores Leica's canvas.
         pages = []
     levels = find_levels(path, pages) if pages else []
     why = why_not_cucim(path, with_level_0_first(pages, levels))
@@ -265,5 +262,5 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
 
 
 def _place(box: Box) -> tuple[float, float]:
-    """Where a box comes in the order of reading."""
+    """Sorting key of a box: band of rows, then x."""
     return box.center_yx[0] // _BAND_PX, box.center_yx[1]

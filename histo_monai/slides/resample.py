@@ -1,4 +1,4 @@
-"""Exact fields of a level -> patches: cropping, sub-pixel shifts and area-correct reduction."""
+"""Fields of a level -> patches: cropping, sub-pixel shifts and area-weighted reduction."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from histo_monai.slides.coverage import mean_bands
 WHITE = 255
 
 _ALIGNED_PX = 1 / 64
-"""Offsets below this are read as whole pixels: a 64th of a pixel is below what 8 bits of a slide can show."""
+"""Offsets below this are rounded to whole pixels: the change is below the 8 bits of a slide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What to read from a level for one patch, and how to make the patch of it.
+    """The part of a level to read for one patch, and the patch's place in it.
 
     Attributes:
         corner_yx: First pixel to read, whole level pixels; may lie outside the level.
         region_px: Side of the square to read, level pixels.
         start_yx: Where the field begins inside the region, level pixels.
         scale: Level pixels per patch pixel.
-        side_px: Side of the patch.
         is_aligned: The field falls on whole pixels and needs no sub-pixel resampling.
     """
 
@@ -61,7 +60,7 @@ def plan_window(center_yx: tuple[float, float], side_px: int, scale: float) -> W
     off = max(abs(top_left[0] - nearest[0]), abs(top_left[1] - nearest[1]))
     if is_whole and off <= _ALIGNED_PX:
         return Window(nearest, side_px * reduction, (0.0, 0.0), scale, side_px, True)
-    # A shift by a fraction needs one more pixel; any other step also looks past the field's first edge.
+    # A fractional shift needs one more pixel; a fractional scale also reads beyond the field's first edge.
     margin = 0 if is_whole else 1
     corner = (floor(top_left[0]) - margin, floor(top_left[1]) - margin)
     start = (top_left[0] - corner[0], top_left[1] - corner[1])
@@ -72,12 +71,12 @@ def plan_window(center_yx: tuple[float, float], side_px: int, scale: float) -> W
 def make_patches(
     regions: Iterable[NDArray[np.uint8]], windows: Sequence[Window], patches: Sequence[NDArray[np.uint8]]
 ) -> None:
-    """Resample regions to their patches; every patch pixel is the mean over the area it covers.
+    """Resample regions into patches; every patch pixel is the mean over its area.
 
     Args:
         regions: Shape (region_px, region_px, 3) each, uint8.
-        windows: How each field lies in its region; of one size and scale.
-        patches: Shape (3, side_px, side_px) each, uint8; written.
+        windows: Place of each field in its region; all of one size and scale.
+        patches: Shape (3, side_px, side_px) each, uint8; overwritten.
     """
     kind = windows[0]
     if kind.scale == kind.reduction:
@@ -93,7 +92,7 @@ def make_patches(
 
 
 def _reduced(region: NDArray[np.uint8], window: Window) -> NDArray[np.uint8]:
-    """The patch of a window with a whole number of pixels to each of its own, (side_px, side_px, 3)."""
+    """The patch of a window with a whole scale, (side_px, side_px, 3)."""
     side, reduction = window.side_px, window.reduction
     level_patch = region if window.is_aligned else _shift(region, window.start_yx, side * reduction)
     if reduction == 1:
@@ -102,10 +101,10 @@ def _reduced(region: NDArray[np.uint8], window: Window) -> NDArray[np.uint8]:
 
 
 def _shift(region: NDArray[np.uint8], start_yx: tuple[float, float], side_px: int) -> NDArray[np.uint8]:
-    """A square of the region that begins at a fraction of a pixel.
+    """A square of the region, shifted by a fraction of a pixel.
 
-    Two weighted sums do what OpenCV's warp does, five times as fast. Each pixel is the exact mean over the
-    area it covers, but for rounding to whole gray levels twice.
+    Two weighted sums replace OpenCV's warp at five times its speed. Each pixel is the exact mean over its area, apart
+    from rounding to whole gray levels twice.
     """
     (top, left), (y, x) = (floor(start_yx[0]), floor(start_yx[1])), (start_yx[0] % 1, start_yx[1] % 1)
     flat = region.reshape(region.shape[0], -1)
@@ -124,13 +123,12 @@ def area_resample(
     scale_yx: tuple[float, float],
     size_yx: tuple[int, int],
 ) -> NDArray[np.uint8]:
-    """Exact area coverage for any scale and offset.
+    """An image resampled by exact area coverage, at any scale and offset.
 
     Args:
         image: Shape (h, w, 3), uint8.
         start_yx: Where the first output pixel begins, input pixels.
         scale_yx: Input pixels per output pixel.
-        size_yx: Height and width of the output.
 
     Returns:
         Shape (*size_yx, 3), uint8, rounded to the nearest gray level.

@@ -1,4 +1,4 @@
-"""How many µm a level-0 pixel spans: what the file says, what the manifest says, and which of them counts."""
+"""Resolve µm per level-0 pixel from the manifest and the file's statements."""
 
 from __future__ import annotations
 
@@ -22,62 +22,56 @@ from histo_monai.slides.tiff.descriptions import (
 logger = logging.getLogger(__name__)
 
 PLAUSIBLE_MPP = (0.05, 20.0)
-"""µm per pixel of microscopes, from 100x oil to a macro scan; 72 dpi, what picture editors write, is 353."""
+"""Range of microscopes, µm per pixel, from 100x oil to a macro scan; 72 dpi of picture editors is 353."""
 
 _UM_PER_UNIT = {2: 25_400.0, 3: 10_000.0}
 _CONTRADICTION = 0.05
 _SQUARE = 0.05
 
 _MPP_OF_1X = 10.0
-"""0.25 at 40x, 0.5 at 20x."""
+"""µm/px times objective power: 0.25 at 40x, 0.5 at 20x."""
 
 _ODD_FOR_POWER = 2.5
-"""Scanners with an adapter have 0.22 at 20x: only what is further from 10 µm / power is odd."""
+"""Largest factor from 10 µm / power without a warning; scanners with an adapter have 0.22 at 20x."""
 
 _TEN_FOLD = 1.5
-"""What is usual for a power differs by as much between scanners."""
+"""Tolerance when testing for a slip of a factor of ten: scanners differ this much at one power."""
 
 _SLIPS = {10.0: "px/cm and px/mm were mixed up", 2.54: "px/inch and px/cm were mixed up"}
-"""Ratios of two statements that have a common cause."""
+"""Ratios of two statements with a common cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What one source states of level 0.
-
-    Attributes:
-        source: Where it stands.
-        mpp_yx: µm per pixel, down and across.
-    """
+    """A resolution of level 0 stated by one source; `mpp_yx` is µm per pixel, down and across."""
 
     source: str
     mpp_yx: tuple[float, float]
 
     @property
     def mpp(self) -> float:
-        """The mean of both."""
+        """Mean of both axes, µm per pixel."""
         return (self.mpp_yx[0] + self.mpp_yx[1]) / 2
 
 
 def resolve_mpp(
     path: Path, stated: float | None, pages: Sequence[Page], properties: Mapping[str, str]
 ) -> float:
-    """The resolution of a slide's level 0.
+    """The resolution of a slide's level 0, µm per pixel.
 
-    A number in the manifest wins, since somebody wrote it on purpose; where it differs from the file's own by
-    more than 5 % a warning says so. Of the file: Aperio's MPP, then the spacing of Philips, OME's PhysicalSize, the
-    TIFF resolution tags, OpenSlide. Warnings name two of them that differ by more than 5 %, and what no objective of
-    the stated power has.
+    The manifest overrides the file, with a warning where both differ by more than 5 %. Order of the file's sources:
+    Aperio's MPP, Philips' spacing, OME's PhysicalSize, TIFF resolution tags, OpenSlide. A warning names two sources
+    that differ by more than 5 %, and a resolution that no objective of the stated power has.
 
     Args:
-        path: The slide, for messages.
+        path: For messages.
         stated: The manifest's ``mpp``, or None.
-        pages: The TIFF's pages, that of level 0 first; empty for other formats.
-        properties: OpenSlide's properties; empty where OpenSlide did not open the file, or looks at another page.
+        pages: TIFF pages, level 0 first; empty for other formats.
+        properties: OpenSlide's properties; empty if OpenSlide did not open level 0.
 
     Raises:
-        NoResolutionError: If nothing states a plausible resolution.
-        SlideError: If pixels are not square.
+        NoResolutionError: No source states a plausible resolution.
+        SlideError: Pixels are not square.
     """
     statements = list(_statements(pages, properties))
     plausible = [one for one in statements if all(map(_is_plausible, one.mpp_yx))]
@@ -85,11 +79,11 @@ def resolve_mpp(
     if stated is not None:
         if not _is_plausible(stated):
             raise SlideError(
-                path, f"mpp = {stated:g} in the manifest is no microscope resolution ({_range()})"
+                path, f"mpp = {stated:g} in the manifest is no microscope resolution. Fix: set {_range()}."
             )
         if of_file is not None and abs(of_file - stated) > _CONTRADICTION * of_file:
             logger.warning(
-                "slide %s: the manifest says %g µm/px, the file %g%s; using the manifest",
+                "slide %s: manifest=%g µm/px file=%g µm/px%s; using the manifest",
                 path, stated, of_file, _slip(stated / of_file),
             )  # fmt: skip
         _warn_of_power(path, float(stated), objective_power(pages, properties))
@@ -98,7 +92,7 @@ def resolve_mpp(
         odd = "".join(f"; {one.source}: {one.mpp:.4g}" for one in statements)
         raise NoResolutionError(
             path,
-            f"states no resolution ({_range()}{odd}); fill the manifest column mpp (µm per level-0 pixel)",
+            f"states no resolution ({_range()}{odd}). Fix: fill the manifest column mpp (µm per level-0 pixel).",
         )
     _warn_of_contradiction(path, plausible)
     _warn_of_power(path, of_file, objective_power(pages, properties))
@@ -106,11 +100,11 @@ def resolve_mpp(
 
 
 def objective_power(pages: Sequence[Page], properties: Mapping[str, str]) -> float | None:
-    """The objective power of a slide's level 0 (20 for 20x): Aperio's AppMag, OME's, OpenSlide's; None without any.
+    """The objective power of level 0 (20 for 20x), from Aperio's AppMag, OME or OpenSlide; None without any.
 
     Args:
-        pages: The TIFF's pages, that of level 0 first; empty for other formats.
-        properties: OpenSlide's properties; empty where OpenSlide did not open the file, or looks at another page.
+        pages: TIFF pages, level 0 first; empty for other formats.
+        properties: OpenSlide's properties; empty if OpenSlide did not open level 0.
     """
     image = _ome_image(pages)
     return (
@@ -121,7 +115,7 @@ def objective_power(pages: Sequence[Page], properties: Mapping[str, str]) -> flo
 
 
 def _statements(pages: Sequence[Page], properties: Mapping[str, str]) -> Iterator[Statement]:
-    """All that is stated, plausible or not, the one that counts first."""
+    """All statements, plausible or not, by precedence."""
     aperio = aperio_mpp(pages[0]) if pages else None
     if not (pages and pages[0].description.startswith("Aperio")):
         aperio = positive_number(properties.get("aperio.MPP"))
@@ -143,7 +137,7 @@ def _statements(pages: Sequence[Page], properties: Mapping[str, str]) -> Iterato
 
 
 def _first(pages: Sequence[Page]) -> Page:
-    """The first image of the file, whose description is that of the file for Philips and OME."""
+    """The first image of the file; Philips and OME describe the file there."""
     return min(pages, key=lambda page: page.number)
 
 
@@ -156,7 +150,7 @@ def _warn_of_contradiction(path: Path, plausible: Sequence[Statement]) -> None:
     for other in plausible[1:]:
         if abs(other.mpp - used.mpp) > _CONTRADICTION * used.mpp:
             logger.warning(
-                "slide %s: %s: %g µm/px, %s: %g%s; using %g: if that is wrong, fill the manifest column mpp",
+                "slide %s: %s=%g µm/px %s=%g µm/px%s; using %g. Fix if wrong: fill the manifest column mpp",
                 path, used.source, used.mpp, other.source, other.mpp, _slip(other.mpp / used.mpp), used.mpp,
             )  # fmt: skip
             return
@@ -170,13 +164,13 @@ def _warn_of_power(path: Path, mpp: float, power: float | None) -> None:
         slip = min((10.0, 0.1), key=lambda one: abs(ratio - one) / one)
         is_slip = 1 / _TEN_FOLD <= ratio / slip <= _TEN_FOLD
         logger.warning(
-            "slide %s: %g µm/px at %gx, where about %g is usual%s; if that is wrong, fill the manifest column mpp",
+            "slide %s: %g µm/px at %gx, where about %g is usual%s. Fix if wrong: fill the manifest column mpp",
             path, mpp, power, _MPP_OF_1X / power, _slip(slip) if is_slip else "",
         )  # fmt: skip
 
 
 def _slip(ratio: float) -> str:
-    """The usual cause of two statements of this ratio, with a comma before it."""
+    """The common cause of two statements of this ratio, with a comma before it; else empty."""
     for slip, why in _SLIPS.items():
         if any(abs(ratio - one) <= _CONTRADICTION * one for one in (slip, 1 / slip)):
             return f", {slip:g} times as {'much' if ratio > 1 else 'little'}: perhaps {why}"
@@ -194,5 +188,5 @@ def _is_plausible(mpp: float) -> bool:
 def _squared(path: Path, statement: Statement) -> float:
     y, x = statement.mpp_yx
     if abs(y - x) > _SQUARE * x:
-        raise SlideError(path, f"pixels are not square ({y:g} x {x:g} µm); resample the slide first")
+        raise SlideError(path, f"pixels are not square ({y:g} x {x:g} µm). Fix: resample the slide.")
     return statement.mpp

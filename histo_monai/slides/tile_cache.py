@@ -1,7 +1,6 @@
-"""Decoded tiles of slides, those used last: what neighboring patches share is decoded once.
+"""Cache of the most recently used decoded tiles, so that neighboring patches decode a common tile once.
 
-One cache for all slides that a process has open, so that its memory is bounded whatever is read. A process that is
-forked starts with an empty one.
+All open slides of a process use one cache, which bounds memory. A forked process starts with an empty cache.
 """
 
 from __future__ import annotations
@@ -14,21 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_BYTES = 128 * 2**20
-"""Of a process: 680 tiles of 256 x 256 px, or 170 of 512 x 512."""
+"""Limit per process: 680 tiles of 256 x 256 px, or 170 of 512 x 512."""
 
 _ENTRY_BYTES = 512
-"""What an entry takes beside its pixels, so that many small ones are bounded too."""
+"""Overhead of an entry beside its pixels, so that many small tiles are bounded too."""
 
 Key = tuple[object, int, tuple[int, int]]
-"""Who opened the file (an object made for each opening), level, row and column of the tile."""
+"""Object made for each opening of a file, level, row and column of the tile."""
 
 
 class TileCache:
-    """Tiles used last, never more than so many bytes; threads may share it.
-
-    Args:
-        max_bytes: of all that is held, pixels and bookkeeping; a tile larger than that is not held.
-    """
+    """Thread-safe least-recently-used cache of tiles, at most `max_bytes` of pixels and overhead."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -40,7 +35,7 @@ class TileCache:
         return len(self._tiles)
 
     def get(self, key: Key) -> NDArray[np.uint8] | None:
-        """The tile of a key, not to be written to; None where it is not held."""
+        """The read-only tile of a key; None if not cached."""
         with self._lock:
             tile = self._tiles.get(key)
             if tile is not None:
@@ -48,7 +43,7 @@ class TileCache:
             return tile
 
     def put(self, key: Key, tile: NDArray[np.uint8]) -> None:
-        """Hold a tile, in place of those used longest ago."""
+        """Cache a tile and evict the least recently used ones."""
         size = tile.nbytes + _ENTRY_BYTES
         if size > self.max_bytes:
             return
@@ -60,7 +55,7 @@ class TileCache:
                 self._drop(next(iter(self._tiles)))
 
     def forget(self, owner: object) -> None:
-        """Let go of all tiles of a file that is closed."""
+        """Evict all tiles of a closed file."""
         with self._lock:
             for key in [key for key in self._tiles if key[0] is owner]:
                 self._drop(key)

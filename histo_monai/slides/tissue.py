@@ -1,4 +1,4 @@
-"""Where on a slide there is tissue."""
+"""Tissue mask of a low-resolution slide."""
 
 from __future__ import annotations
 
@@ -26,39 +26,35 @@ _EDGE_PX = 5
 
 
 def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which pixels of a low-resolution slide show stained tissue: Otsu's threshold on saturation, with guards.
+    """Mask of stained tissue: Otsu's threshold on saturation (Otsu 1979), with guards.
 
-    * Saturation is measured against the slide's own background, so that yellowed or bluish glass is not
-      tissue.
-    * Pure white (stitched-in areas without an image) and black (borders, marker) take no part in the
-      threshold and are never tissue.
-    * The threshold stays within bounds: a blank slide has no tissue although Otsu would split its noise, and
-      a field full of tissue keeps its pale parts although Otsu would cut them off.
-    * Green and blue marker is not tissue: stained tissue is redder than it is green. Red marker is not told
-      from blood.
-    * Hematoxylin and eosin absorb green most. Where less than half of all dense color does, the slide bears another
-      stain (silver, immunohistochemistry, a blue counterstain): then gray and blue are tissue too, except for strong
-      blue and green (marker) and for edges and scratches less than five pixels wide. Where no color is left at all,
-      as on an empty slide, broad shadows are not told from silver.
-    * Specks and pinholes below one ten-thousandth of the picture are dropped and filled.
-
-    Otsu 1979, "A threshold selection method from gray-level histograms".
+    * Saturation is relative to the slide's own background, so yellowed or bluish glass is not tissue.
+    * Pure white (stitched-in areas without an image) and black (borders, marker) are never tissue and do not affect
+      the threshold.
+    * Bounds on the threshold leave a blank slide empty and a field full of tissue with its pale parts.
+    * Green and blue marker is not tissue, because stained tissue is redder than green. Red marker looks like blood.
+    * Hematoxylin and eosin absorb green most. If less than half of all dense color absorbs green most, the stain is
+      another (silver, immunohistochemistry, blue counterstain). Then gray and blue are tissue, except strong blue and
+      green (marker), edges, and scratches narrower than five pixels. On an empty slide, broad shadows pass as silver.
+    * Specks and pinholes below one ten-thousandth of the picture are removed and filled.
 
     Args:
-        rgb: Thumbnail, shape (h, w, 3), uint8; 4 to 16 µm per pixel is a good choice.
+        rgb: Thumbnail, shape (h, w, 3), uint8; best at 4 to 16 µm per pixel.
 
     Returns:
         Shape (h, w), bool.
 
     Raises:
-        InputError: If the picture is not of shape (h, w, 3) and dtype uint8.
+        InputError: The picture is not of shape (h, w, 3) and dtype uint8.
     """
     if rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.dtype != np.uint8:
-        raise InputError(f"tissue_mask takes an RGB picture (h, w, 3) uint8, got {rgb.shape} {rgb.dtype}")
+        raise InputError(
+            f"tissue_mask: got {rgb.shape} {rgb.dtype}. Fix: pass an RGB picture (h, w, 3) uint8."
+        )
     has_image = (rgb.min(axis=2) < _PURE_WHITE) & (rgb.max(axis=2) > _DARK)
     if not has_image.any():
         return np.zeros(rgb.shape[:2], bool)
-    # A little smoothing first: JPEG colors single pixels of the glass.
+    # Smooth first: JPEG colors single pixels of the glass.
     smooth = np.asarray(cv2.GaussianBlur(rgb, (0, 0), 1.0), np.uint8)
     glass = _background(smooth, has_image)
     balanced = np.minimum(smooth.astype(np.float32) / glass, 1.0)
@@ -81,7 +77,7 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _of_any_stain(balanced: NDArray[np.float32], has_image: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of pixels that absorb light of any color, on a picture relative to its glass."""
+    """Mask of pixels that absorb any color, relative to the glass."""
     brightest, darkest = balanced.max(axis=2), balanced.min(axis=2)
     absorbed = 1 - darkest
     threshold = np.clip(_otsu(absorbed[has_image]), _PALEST, _DENSEST)
@@ -93,7 +89,7 @@ def _of_any_stain(balanced: NDArray[np.float32], has_image: NDArray[np.bool_]) -
 
 
 def _background(rgb: NDArray[np.uint8], has_image: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Color of the empty glass: of the brightest fifth of what may be glass; white where there is too little."""
+    """Color of the empty glass: median of the brightest fifth of possible glass; white if there is too little."""
     red, green, blue = np.moveaxis(rgb.astype(np.int16), 2, 0)
     is_pink = np.minimum(red, blue) - green > _PINK  # Glass is yellowed or bluish; pale tissue is pink.
     bright = rgb[has_image & (rgb.min(axis=2) > _BRIGHT) & ~is_pink]

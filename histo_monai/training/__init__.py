@@ -1,1 +1,1 @@
-"""What all trainings share: epochs, handlers, resume, ranks, prediction."""
+"""Parts common to all trainings: epochs, handlers, resume, ranks, prediction."""

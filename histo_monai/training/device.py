@@ -1,4 +1,4 @@
-"""Networks and batches on their device: memory order and precision that are fast there."""
+"""Memory order and precision of networks and batches on their device."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from histo_monai.utils.process.precision import computes_in_bfloat16
 
 
 def to_device(network: nn.Module, device: torch.device) -> None:
-    """Move a network; channels-last where convolutions with gradients are fastest in it."""
+    """Move a network to a device, in its fast memory order."""
     network.to(device)
     if _wants_channels_last(device):
         channels_last(network)
 
 
 def channels_last(network: nn.Module) -> None:
-    """The memory order that convolutions without gradient are fastest in, on a CPU too."""
+    """Change a network to channels-last, which is fast for convolutions without gradient."""
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in the stubs
 
 
 def precision(device: torch.device) -> AbstractContextManager[Any]:
-    """Autocast to bfloat16 or nothing, see `utils.process.precision`."""
+    """Autocast to bfloat16 on devices that compute in it, else no change."""
     if computes_in_bfloat16(device):
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
 
 
 def in_memory_order(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Channels-last where the convolutions are fastest in it; five axes are (n, S, C, H, W), others stay."""
+    """Batch in the fast memory order of a device; five axes are (n, S, C, H, W), fewer than four stay."""
     if not _wants_channels_last(device) or x.ndim < 4:
         return x
     if x.ndim == 5:
@@ -40,5 +40,5 @@ def in_memory_order(x: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def _wants_channels_last(device: torch.device) -> bool:
-    """On a GPU, and on a CPU in bfloat16; in float32 a CPU trains faster in plain order."""
+    """True on a GPU, and on a CPU in bfloat16; in float32 a CPU trains faster in contiguous order."""
     return device.type == "cuda" or computes_in_bfloat16(device)

@@ -1,17 +1,16 @@
-"""Trainings as TensorBoard shows them: event files while they run, hyperparameters and final measures when they end.
+"""TensorBoard event files of running trainings; hyperparameters and final measures of finished trainings.
 
 | tag | what | points |
 |---|---|---|
 | `<measure>/train`, `<measure>/validation` | means over an epoch, as in curves.csv: loss, accuracy, ... | epochs |
-| `loss/batch` | of one batch | every tenth step |
-| `pretext_<measure>/...` | the same of a pretraining, whose losses are of another size | the same |
-| `learning_rate/<group>` | of a group of the optimizer's parameters; with two, of the head and of the trunk | epochs |
-| `images_per_second` | trained on, reading included, validation not | epochs |
-| `pictures/answers`, `pictures/pairs` | validation patches with answers; weak and strong views of a student | epochs |
-| `final/validation_<measure>` | of the weights that were kept, as in metrics.json | one |
+| `loss/batch` | loss of one batch | every tenth step |
+| `pretext_<measure>/...` | measures of a pretraining | as above |
+| `learning_rate/<group>` | learning rate of a parameter group; with two groups: head, backbone | epochs |
+| `images_per_second` | training images, with reading, without validation | epochs |
+| `pictures/answers`, `pictures/pairs` | validation patches, weak and strong views; with predictions | epochs |
+| `final/validation_<measure>` | measure of the saved weights, as in metrics.json | one |
 
-A measure has one tag whatever the training, so that one chart holds fine-tunings and students. Steps are the
-optimizer's.
+Fine-tunings and students have common tags, so one chart shows both. Steps are the optimizer's.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from histo_monai.utils.storage import disk_full_in_words
 
 _STAGES = ("pretrain", "finetune", "consistency")
 _FIRST = ("stage", "method", "student", "alpha", "mu")
-"""Hyperparameters that TensorBoard shows without being asked."""
+"""Hyperparameters that TensorBoard shows by default."""
 _MEASURES = ("accuracy", "absolute_error", "loss")
-"""Final measures that are columns beside them."""
+"""Final measures in the columns beside them."""
 _OF_END = ".end"
-"""Ends the name of the file that a finished training adds."""
+"""Suffix of the file of a finished training."""
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What trainings are compared by; a number is None and a text empty where a training has none such.
+    """Hyperparameters by which TensorBoard compares trainings; None or an empty text where a training has none.
 
     Attributes:
         stage: one of `_STAGES`.
-        dataset: of the labels; for a pretraining, the corpus.
-        method: of the pretraining.
-        student: the semi-supervised method.
+        dataset: dataset of the labels, or pretraining dataset.
+        method: pretraining method.
+        student: semi-supervised method.
         encoder: seed of the pretraining.
-        seed: of what follows it.
+        seed: seed of the later stages.
         alpha, mu, n_aug, patch_px: as in params.yaml.
         epochs, batch_size, lr: of this training.
     """
@@ -71,7 +70,7 @@ class Hyperparameters:
     lr: float | None = None
 
     def with_schedule(self, section: object) -> Hyperparameters:
-        """With epochs, batch_size and lr, as far as a section of params has them."""
+        """Hyperparameters with epochs, batch_size and lr of a params section, where present."""
         names = (name for name in ("epochs", "batch_size", "lr") if hasattr(section, name))
         return dataclasses.replace(self, **{name: getattr(section, name) for name in names})
 
@@ -87,19 +86,18 @@ def attach_tensorboard(
     images_per_step: int,
     first_step: int,
 ) -> None:
-    """Write event files while a training runs; see the module's table.
+    """Write event files (table of the module) during a training.
 
     Args:
-        folder: of the event files; made if missing.
-        trainer: its outputs are dicts of Shape (n,) tensors.
-        evaluator: has run when this handler of the trainer's EPOCH_COMPLETED is called.
-        optimizer: whose learning rates are drawn.
+        trainer: outputs are dicts of Shape (n,) tensors.
+        evaluator: runs before this handler of the trainer's EPOCH_COMPLETED.
+        optimizer: source of the learning rates.
         pictures: by name; each gives (H, W, 3) uint8 after validation.
         prefix: before the names of measures.
         images_per_step: of this process.
-        first_step: 1, or where a killed training goes on: what it had written from there on does not count.
+        first_step: 1, or the first step of a resumed training; earlier events from there on are discarded.
     """
-    from torch.utils.tensorboard import SummaryWriter  # where no network trains, it is not needed
+    from torch.utils.tensorboard import SummaryWriter  # imported by trainings only
 
     writer = SummaryWriter(str(folder), purge_step=first_step if first_step > 1 else None)
     timer = Timer(average=False)
@@ -130,13 +128,13 @@ def attach_tensorboard(
 
 
 def write_end(folder: Path, hyperparameters: Hyperparameters, metrics: Mapping[str, float]) -> None:
-    """Add to the event files of a training what TensorBoard's tab HPARAMS compares; once, however often it is called.
+    """Add hyperparameters and final measures for TensorBoard's tab HPARAMS; repeated calls write one file.
 
     Args:
-        metrics: as in metrics.json; those whose names begin with "validation_" are written.
+        metrics: as in metrics.json; names that begin with "validation_" are written.
 
     Raises:
-        DiskFullError: there is no room for it.
+        DiskFullError: the disk is full.
     """
     from torch.utils.tensorboard import FileWriter
     from torch.utils.tensorboard.summary import scalar
@@ -153,9 +151,9 @@ def write_end(folder: Path, hyperparameters: Hyperparameters, metrics: Mapping[s
 
 
 def _summaries(hyperparameters: Hyperparameters) -> Iterator[Any]:
-    """What TensorBoard's plugin reads: the columns, the values, and that the training has ended well.
+    """Records of TensorBoard's plugin: columns, values, and successful end.
 
-    Columns are those of the first run that it finds, so every training names all of them.
+    The plugin reads columns of the first run only, so every training names all columns.
     """
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import api_pb2, metadata
@@ -193,10 +191,10 @@ def _summaries(hyperparameters: Hyperparameters) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def writing_events(folder: Path) -> Iterator[None]:
-    """Event files are written by a thread, whose error comes up in this one at its next call: there, and once.
+    """Context that raises a disk-full error of the event-file thread in this thread, once.
 
     Raises:
-        DiskFullError: there is no room for them.
+        DiskFullError: the disk is full.
     """
     print_error = threading.excepthook
     threading.excepthook = lambda error: None if isinstance(error.exc_value, OSError) else print_error(error)

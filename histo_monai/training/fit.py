@@ -1,4 +1,4 @@
-"""The frame of every training: epochs, validation, curves, the weights to keep, going on after a kill."""
+"""Loop of every training: epochs, validation, curves, weights to save, resume."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from histo_monai.training.resume import ResumePoint, Stateful
 
 @dataclass(frozen=True)
 class Records:
-    """Where a training leaves its traces.
+    """Files of a training's records.
 
     Attributes:
-        tensorboard: folder of event files (see `training.events`), None for none.
-        resume: file that keeps the state after every epoch, so that a killed run goes on where it was; None for none.
-        fingerprint: of everything that decides the result; a state under another fingerprint is not resumed.
+        tensorboard: folder of event files (`training.events`), or None.
+        resume: file with the state after every epoch, to resume a killed run; or None.
+        fingerprint: digest of everything that decides the result; a state of another fingerprint is not resumed.
     """
 
     tensorboard: Path | None = None
@@ -51,17 +51,17 @@ def fit(
     records: Records,
     prefix: str = "",
 ) -> list[dict[str, float]]:
-    """Run the trainer; after every epoch validate, note the curves and offer the weights to `best`.
+    """Run the trainer, with validation, curves and an offer of weights to `best` after every epoch.
 
     Args:
         trainer: one step per batch; outputs are dicts of Shape (n,) tensors with "loss".
-        evaluator: gives the means of its measures.
-        training: batches; `batch_sampler.set_epoch` chooses their order. None if nothing trains.
-        validation: batches in a fixed order; None if there is nothing to validate on.
-        optimizer: whose learning rate is noted.
-        parts: by name, all that a resumed training needs beside `best` and the curves.
-        best: keeps the weights of the lowest rank; None keeps the last.
-        rank: means of the evaluator -> what is lowest for the weights to keep.
+        evaluator: computes the means of its measures.
+        training: batches; `batch_sampler.set_epoch` sets their order. None without training.
+        validation: batches in a fixed order, or None.
+        optimizer: source of the learning rate.
+        parts: by name, the state of a resumed training beside `best` and the curves.
+        best: holds the weights of the lowest rank; None: the last weights stay.
+        rank: means of the evaluator -> rank of the weights; lowest is best.
         pictures: by name, for TensorBoard: (H, W, 3) uint8 of the last validation.
         images_per_step: of this process, for the throughput.
         prefix: before the names of measures in TensorBoard.
@@ -70,11 +70,11 @@ def fit(
         One row per epoch: epoch, lr, train_<measure>, validation_<measure>.
 
     Raises:
-        ArithmeticError: the loss is not finite; names epoch, iteration and what to change.
+        ArithmeticError: the loss is not finite; names epoch, iteration and remedy.
     """
     curves = Curves(evaluator, optimizer)
-    kept: dict[str, Stateful] = {**parts, "curves": curves, **({"best": best} if best else {})}
-    point = ResumePoint(records.resume, records.fingerprint, kept)
+    state: dict[str, Stateful] = {**parts, "curves": curves, **({"best": best} if best else {})}
+    point = ResumePoint(records.resume, records.fingerprint, state)
     for engine in (trainer, evaluator):
         engine.add_event_handler(Events.ITERATION_COMPLETED, note_step)
     StopWhenNotFinite().attach(trainer)
@@ -90,8 +90,8 @@ def fit(
     is_to_train = training is not None and done < epochs
     if records.tensorboard is not None and idist.get_rank() == 0:
         if done == 0:
-            shutil.rmtree(records.tensorboard, ignore_errors=True)  # the curves of another training
-        if is_to_train:  # before the state is saved: an epoch that is not done again has its events
+            shutil.rmtree(records.tensorboard, ignore_errors=True)  # events of another training
+        if is_to_train:  # before the handler that saves the state, so every saved epoch has its events
             attach_tensorboard(
                 records.tensorboard,
                 trainer,

@@ -1,8 +1,8 @@
-"""Passes of encoders that a GPU is asked for as a whole: CUDA graphs.
+"""CUDA graphs of encoder passes.
 
-A small batch's pass is some hundred kernels, and asking for them one by one takes longer than computing them. A graph
-holds them all, of one encoder for one shape of batch: what it reads and writes lies where it lay when it was captured,
-so weights must be changed in place, as optimizers, moving averages and `load_state_dict` do.
+A small batch's pass is some hundred kernels, and their launches take longer than their computation. A graph launches
+all kernels at once, for one encoder and one batch shape. Its memory addresses are fixed, so weights must be changed in
+place, as optimizers, moving averages and `load_state_dict` do.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _log = logging.getLogger(__name__)
 Pass = Callable[[torch.Tensor], torch.Tensor]
 """Patches -> features."""
 MOST_GRAPHS = 4
-"""Of an encoder: each keeps the memory of its activations."""
+"""Graphs of an encoder; each holds the memory of its activations."""
 
 
 @dataclass
 class _Captured:
-    """A graph, and whether the gradients of its last pass are still to come: then it must not run again."""
+    """A graph, and whether gradients of its last pass are pending; a pending graph must not run."""
 
     run: Pass
     is_waiting: bool = False
 
     def __call__(self, patches: torch.Tensor) -> torch.Tensor:
-        features = self.run(patches).clone()  # the graph's own are overwritten by its next pass
+        features = self.run(patches).clone()  # the next pass overwrites the graph's own tensor
         if features.requires_grad:
             self.is_waiting = True
             features.register_hook(self._done)
@@ -50,10 +50,10 @@ class _Captured:
 
 
 class EncoderGraphs:
-    """Within it (`with`), encoders of a network run as graphs, where they can; nothing is left of it afterwards.
+    """Context in which a network's encoders run as graphs where possible.
 
-    They can on a GPU, in a training by one process. A graph is captured when a kind of batch comes for the second time:
-    of one shape and precision, with or without gradients, and modules in the same modes.
+    Graphs need a GPU and a training by one process. A graph is captured at the second batch of a kind: shape,
+    precision, gradients, and modes of the modules.
     """
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
@@ -62,7 +62,7 @@ class EncoderGraphs:
         self._captured: dict[Encoder, dict[Hashable, _Captured | None]] = {
             part: {} for part in self._encoders
         }
-        # To find them takes longer than to look at them.
+        # Collected once, as a traversal of the modules is slow.
         self._parts = {part: (list(part.modules()), list(part.parameters())) for part in self._encoders}
 
     def __enter__(self) -> None:
@@ -80,7 +80,7 @@ class EncoderGraphs:
         vars(encoder)["forward"] = partial(self._features, encoder)
 
     def _features(self, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
-        """By a graph, or else as ever."""
+        """Features by a graph, or by the encoder's own forward pass."""
         known, key = self._captured[encoder], _kind(*self._parts[encoder], patches)
         if key not in known:
             known[key] = None
@@ -96,19 +96,20 @@ class EncoderGraphs:
         return num < MOST_GRAPHS and not patches.requires_grad
 
     def _capture(self, encoder: Encoder, patches: torch.Tensor) -> _Captured | None:
-        """A graph of this kind of batch; None, and a line, where there can be none: it is not tried again."""
+        """A graph of this kind of batch; None, with a warning and no retry, where capture fails."""
         del encoder.forward
         before = [buffer.clone() for buffer in encoder.buffers()]
         try:
             run = captured_pass(encoder, patches)
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
-            _log.warning("%s is asked for kernel by kernel, which takes longer: %s", encoder.name, reason)
+            _log.warning(
+                "cuda graphs: encoder=%s not captured, so training is slower: %s", encoder.name, reason
+            )
             self._encoders.remove(encoder)
             return None
         finally:
-            # Passes that prepare a capture have moved the statistics of batch-norms. `data`: whoever is still to go
-            # back through an earlier pass finds what it left.
+            # Warm-up passes changed the batch-norm statistics. `data`: pending backward passes see no version change.
             for buffer, value in zip(encoder.buffers(), before, strict=True):
                 buffer.data.copy_(value)
         self._replace(encoder)
@@ -116,16 +117,16 @@ class EncoderGraphs:
 
 
 def captured_pass(encoder: Encoder, patches: torch.Tensor) -> Pass:
-    """A CUDA graph of an encoder, in the precision and with the gradients of now.
+    """CUDA graph of an encoder, in the present precision and gradient mode.
 
     Args:
-        encoder: moved by what prepares the capture: the caller has to put back its buffers.
-        patches: a batch like those that will come; not changed.
+        encoder: warm-up passes change its buffers; the caller restores them.
+        patches: an example batch; not changed.
 
     Raises:
-        RuntimeError: it does something that a graph cannot hold, or there is too little memory.
+        RuntimeError: a graph cannot hold an operation, or there is too little memory.
     """
-    # What a capture leaves of autograd belongs to its stream, and others wait for that: nothing is wrong.
+    # Gradient accumulation nodes belong to the stream of the capture; other streams wait for it, so results are right.
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     own = patches.detach().clone(memory_format=torch.preserve_format)
     kind, is_enabled = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
@@ -140,11 +141,10 @@ def captured_pass(encoder: Encoder, patches: torch.Tensor) -> Pass:
 
 @contextmanager
 def _beside_other_threads() -> Iterator[None]:
-    """Captures within it leave other threads alone.
+    """Context in which captures tolerate CUDA calls of other threads.
 
-    By default CUDA refuses what any thread asks for that does not belong into a graph: a loader's thread that takes
-    page-locked memory meanwhile spoils the capture and, with an error of its own, the training.
-    `make_graphed_callables` has no argument for it.
+    By default CUDA refuses such calls: a loader thread that allocates page-locked memory would break the capture and
+    the training. `make_graphed_callables` has no argument for the capture mode.
     """
     captured = torch.cuda.graph
     vars(torch.cuda)["graph"] = partial(captured, capture_error_mode="thread_local")
@@ -174,7 +174,7 @@ def _without_gradients(encoder: Encoder, own: torch.Tensor) -> Pass:
 
 
 def _kind(parts: Sequence[nn.Module], weights: Sequence[torch.Tensor], patches: torch.Tensor) -> Hashable:
-    """What must be the same for a graph to stand for a pass; of the parts and weights of an encoder."""
+    """Key of a graph: shape, layout and dtype of patches, gradients, module modes, precision."""
     modes = tuple((part.training, getattr(part, "track_running_stats", None)) for part in parts)
     learns = torch.is_grad_enabled() and tuple(weight.requires_grad for weight in weights)
     precision = (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))

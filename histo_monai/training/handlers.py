@@ -1,4 +1,4 @@
-"""Policies of training as Ignite handlers; those with `attach` go into `train_handlers` of MONAI's trainers, too."""
+"""Training policies as Ignite handlers; handlers with `attach` also work in `train_handlers` of MONAI's trainers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class TrainingDivergedError(InputError, ArithmeticError):
 
 
 class StopWhenNotFinite:
-    """Refuses to train on once the loss is NaN or infinite.
+    """Handler that stops a training with a NaN or infinite loss.
 
-    Looks at every 20th step and at the last one of an epoch, so that a GPU rarely waits for it.
+    It checks every 20th step and the last step of an epoch, so that a GPU rarely synchronizes.
     """
 
     def attach(self, trainer: Engine) -> None:
-        """To a trainer whose output has "loss": a dict, or MONAI's list of one for each sample."""
+        """Attach to a trainer with "loss" in its output: a dict, or MONAI's list of one dict per sample."""
         trainer.add_event_handler(Events.ITERATION_COMPLETED, self)
 
     def __call__(self, engine: Engine) -> None:
@@ -45,13 +45,13 @@ class StopWhenNotFinite:
         loss = float(torch.as_tensor(output["loss"]).detach().mean())
         if not math.isfinite(loss):
             raise TrainingDivergedError(
-                f"the training loss is {loss} at epoch {state.epoch}, iteration {state.iteration}: nothing was "
-                "saved; lower the learning rate (lr) of this method in params.yaml"
+                f"training: loss is {loss} at epoch {state.epoch}, iteration {state.iteration}; nothing was saved. "
+                "Fix: lower the learning rate (lr) of this method in params.yaml."
             )
 
 
 class BestState:
-    """The weights of the lowest rank so far, on the CPU. A rank is a tuple; its first number decides, then the next."""
+    """Weights of the lowest rank so far, on the CPU. Ranks are tuples, compared in order."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -60,7 +60,7 @@ class BestState:
         self._weights: dict[str, torch.Tensor] = {}
 
     def offer(self, rank: tuple[float, ...], epoch: int) -> None:
-        """Keep the present weights if `rank` is below all before; one with a NaN never is."""
+        """Save the present weights if `rank` is below all earlier ranks; a rank with NaN never is."""
         if not any(map(math.isnan, rank)) and rank < self._rank:
             self._rank, self.epoch = rank, epoch
             self._weights = {
@@ -68,7 +68,7 @@ class BestState:
             }
 
     def restore(self) -> None:
-        """Put the best weights back into the network; without any, leave it as it is."""
+        """Put the best weights back into the network; no change without any."""
         if self._weights:
             self._network.load_state_dict(self._weights)
 
@@ -77,17 +77,17 @@ class BestState:
         return {"rank": list(self._rank), "epoch": self.epoch, "weights": self._weights}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self._rank = tuple(state_dict["rank"])
         self.epoch, self._weights = state_dict["epoch"], state_dict["weights"]
 
 
 class Curves:
-    """One row per epoch: epoch, lr, and the means of training and validation.
+    """One row per epoch: epoch, lr, and means of training and validation.
 
     Args:
-        evaluator: has run when the trainer's epoch is completed and this is called.
-        optimizer: whose learning rate is noted.
+        evaluator: runs before this handler.
+        optimizer: source of the learning rate.
     """
 
     def __init__(self, evaluator: Engine, optimizer: torch.optim.Optimizer) -> None:
@@ -96,11 +96,11 @@ class Curves:
         self.rows: list[dict[str, float]] = []
 
     def attach(self, trainer: Engine) -> None:
-        """To the trainer, after what validates."""
+        """Attach to the trainer, after the handler that validates."""
         trainer.add_event_handler(Events.EPOCH_COMPLETED, self.add)
 
     def add(self, trainer: Engine) -> None:
-        """Handler of EPOCH_COMPLETED, after validation."""
+        """Append the row of an epoch; handler of EPOCH_COMPLETED."""
         self.rows.append(
             {
                 "epoch": trainer.state.epoch,
@@ -111,16 +111,16 @@ class Curves:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows."""
+        """Rows of the finished epochs."""
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self.rows = list(state_dict["rows"])
 
 
 def attach_progress(trainer: Engine, evaluator: Engine) -> None:
-    """A bar over the iterations of an epoch, in a log a line now and then; one line per epoch; of the first process."""
+    """Attach a progress bar, or occasional log lines, and one line per epoch; first process only."""
     if idist.get_rank() > 0:
         return
     if is_watched():
@@ -132,26 +132,26 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
     else:
         now = Now()
 
-        def tell(engine: Engine) -> None:
+        def log_step(engine: Engine) -> None:
             if now():
                 state = engine.state
                 done = state.iteration - (state.epoch - 1) * (state.epoch_length or 0)
                 loss = float(state.output["loss"].mean())
                 say(
-                    f"epoch {state.epoch}/{state.max_epochs}: step {done}/{state.epoch_length}, loss {loss:.3f}"
+                    f"epoch {state.epoch}/{state.max_epochs}: step={done}/{state.epoch_length} loss={loss:.3f}"
                 )
 
-        trainer.add_event_handler(Events.ITERATION_COMPLETED(every=10), tell)
+        trainer.add_event_handler(Events.ITERATION_COMPLETED(every=10), log_step)
 
     began: dict[str, float] = {}
 
-    def begin() -> None:  # of a training that goes on, what was done before it was killed took no time now
+    def begin() -> None:  # a resumed training counts its own epochs and time only
         if not began:
             began.update(epoch=trainer.state.epoch - 1, at=time.monotonic())
 
     def report() -> None:
         def measures(engine: Engine) -> str:
-            return ", ".join(f"{name} {value:.3f}" for name, value in engine.state.metrics.items())
+            return " ".join(f"{name}={value:.3f}" for name, value in engine.state.metrics.items())
 
         epoch, epochs = trainer.state.epoch, trainer.state.max_epochs
         before = int(began["epoch"])
@@ -164,10 +164,10 @@ def attach_progress(trainer: Engine, evaluator: Engine) -> None:
 
 
 class ScheduledRates:
-    """Learning rates as the schedule has them; a function of the step alone, so that they need no state to resume.
+    """Handler that sets scheduled learning rates, a function of the step alone without state.
 
     Args:
-        optimizer: each group of its parameters has a highest rate of its own.
+        optimizer: each parameter group starts with its own highest rate.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:
@@ -176,7 +176,7 @@ class ScheduledRates:
         self._highest = [float(group["lr"]) for group in optimizer.param_groups]
 
     def attach(self, trainer: Engine) -> None:
-        """To the trainer before whose steps rates are set."""
+        """Attach to the trainer."""
         trainer.add_event_handler(Events.ITERATION_STARTED, self)
 
     def __call__(self, engine: Engine) -> None:
@@ -189,21 +189,21 @@ class ScheduledRates:
 
 
 class AverageFollows:
-    """After every step the average of a student's weights goes on: see `StudentAndAverage`.
+    """Handler that updates the average of a student's weights after every step.
 
-    The trainer's network is the student, that of an evaluator the average.
+    The trainer's network is the student; the evaluator's network is the average.
     """
 
     def __init__(self, pair: StudentAndAverage[Any]) -> None:
         self._pair = pair
 
     def attach(self, trainer: Engine) -> None:
-        """To the trainer of the student."""
+        """Attach to the trainer of the student."""
         trainer.add_event_handler(Events.ITERATION_COMPLETED, self._pair.follow)
 
 
 class OrderOfEpoch:
-    """The order of the batches is that of the epoch, also where a training goes on.
+    """Handler that sets the batch order of an epoch, also in resumed trainings.
 
     Args:
         batches: with `set_epoch`, as `data.loaders.batches.Batches`.
@@ -213,5 +213,5 @@ class OrderOfEpoch:
         self._batches = batches
 
     def attach(self, trainer: Engine) -> None:
-        """To the trainer that takes the batches."""
+        """Attach to the trainer that iterates over the batches."""
         trainer.add_event_handler(Events.EPOCH_STARTED, lambda: self._batches.set_epoch(trainer.state.epoch))

@@ -1,9 +1,9 @@
-"""Weights between a model and the one that it was trained from, and which candidate of a training is selected.
+"""Interpolation between a trained model and its start, and selection of a training's candidate.
 
-Weights on the line between a model and one that was trained from it predict as an average of both does, or better
-(Wortsman et al. 2022). A training gains where its start is poor, and may lose where the start is good; held-out labels
-decide, of classes by accuracy first: a network that learned from few labels is too sure of its errors, and its loss
-would favor the start. The start is a candidate, so a training that harms changes nothing.
+Interpolated weights predict as an average of both models, or better (Wortsman et al. 2022). Training improves a poor
+start and may harm a good one; held-out labels select. Classes are ranked by accuracy first: a network trained on few
+labels is overconfident, and its loss would favor the start. The start is a candidate, so a harmful training has no
+effect.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch import nn
 Measures = dict[str, float]
 """Means over held-out patches, by name."""
 Candidates = Mapping[float, Measures]
-"""What a training offers: an epoch, or a weight of the start on the line, each with its measures."""
+"""Epoch, or interpolation weight of the start -> measures."""
 Rank = Callable[[Measures], tuple[float, ...]]
-"""Measures -> what is lowest for the candidate to select."""
+"""Measures -> rank of a candidate; lowest is best."""
 
 
 class Interpolation:
-    """Points on the line from the weights that a training ended with to those that it started from.
+    """Weights between a trained model and its start.
 
     Args:
         model: as trained; changed by `move`.
-        start: the model that the training started from, as it was; of the same architecture.
-        finish: called at every point but the start: batch statistics and class proportions anew.
+        start: the model before training, of equal architecture.
+        finish: called at every point but the start, to renew batch statistics and class proportions.
     """
 
     def __init__(self, model: nn.Module, start: nn.Module, finish: Callable[[], None]) -> None:
@@ -39,17 +39,17 @@ class Interpolation:
 
     @property
     def start_weight(self) -> float:
-        """The point that the model is at.
+        """Present interpolation weight of the start.
 
         Raises:
-            ValueError: it was never moved.
+            ValueError: the model was never moved.
         """
         if self._at is None:
             raise ValueError("the model was not moved to any point")
         return self._at
 
     def move(self, start_weight: float) -> None:
-        """Leave the point with this weight of the start in the model; at 1 it is the start, unchanged."""
+        """Set the model to an interpolation weight of the start; 1 is the unchanged start."""
         if start_weight == self._at:
             return
         self._at = start_weight
@@ -61,14 +61,14 @@ class Interpolation:
     def select(
         self, start_weights: Sequence[float], measure: Callable[[], Measures], rank: Rank
     ) -> dict[float, Measures]:
-        """Leave the point of the lowest rank in the model, of equal ones the first.
+        """Move the model to the weight of the lowest rank, of equal ranks the first.
 
         Args:
-            start_weights: 0..1, each a point to try, at least one.
-            measure: called at every point: means over held-out patches.
+            start_weights: 0..1, at least one.
+            measure: called at every weight: means over held-out patches.
 
         Returns:
-            What was measured at each point.
+            Measures at each weight.
         """
         measured = {}
         for weight in start_weights:
@@ -80,23 +80,19 @@ class Interpolation:
 
 @torch.no_grad()
 def interpolate(model: nn.Module, start: nn.Module, start_weight: float) -> None:
-    """Move a model's weights towards another's; the statistics of its batch-norms stay its own.
+    """Move a model's weights towards another's; batch-norm statistics stay.
 
     Args:
         model: changed.
-        start: of the same architecture.
-        start_weight: of its weights, 0..1.
+        start: of equal architecture.
+        start_weight: weight of `start`, 0..1.
     """
     for own, theirs in zip(model.parameters(), start.parameters(), strict=True):
         own.lerp_(theirs.to(own), start_weight)
 
 
 def lowest(candidates: Candidates, rank: Rank) -> float:
-    """The candidate of the lowest rank, of equal ones the first; one with a NaN comes last.
-
-    Args:
-        candidates: at least one.
-    """
+    """Candidate of the lowest rank, of equal ranks the first; ranks with NaN come last."""
 
     def key(candidate: float) -> tuple[float, ...]:
         numbers = rank(candidates[candidate])
@@ -106,10 +102,10 @@ def lowest(candidates: Candidates, rank: Rank) -> float:
 
 
 def pooled(folds: Sequence[tuple[Candidates, int]]) -> dict[float, Measures]:
-    """Means over all folds of a cross-validation, each held-out patch counting once.
+    """Means over all folds of a cross-validation, weighted by held-out patches.
 
     Args:
-        folds: of each fold its candidates, the same in all, and the number of its held-out patches.
+        folds: candidates, equal in all folds, and number of held-out patches.
     """
     (first, _), *_ = folds
     total = sum(num for _, num in folds)

@@ -10,22 +10,22 @@ from torch.optim import Optimizer
 
 
 class Lookahead(Optimizer):
-    """Wraps an optimizer: after every `steps` iterations of it the slow weights move towards the fast ones.
+    """Optimizer around another: after every `steps` iterations the slow weights move towards the fast weights.
 
     slow <- slow + slow_step * (fast - slow), then fast <- slow. The inner optimizer keeps its momentum. Steps are
     iterations, not epochs. Learning-rate schedules act on the inner optimizer through the shared `param_groups`.
 
     Args:
-        inner: the optimizer of the fast weights.
+        inner: optimizer of the fast weights.
         steps: k, at least 1.
-        slow_step: in (0, 1]; 1 makes Lookahead do nothing.
+        slow_step: in (0, 1]; at 1 Lookahead has no effect.
     """
 
     def __init__(self, inner: Optimizer, steps: int, slow_step: float) -> None:
         if steps < 1:
-            raise ValueError(f"Lookahead takes at least 1 step, got {steps}")
+            raise ValueError(f"Lookahead steps: expected at least 1, got {steps}")
         if not 0.0 < slow_step <= 1.0:
-            raise ValueError(f"Lookahead's slow step lies in (0, 1], got {slow_step}")
+            raise ValueError(f"Lookahead slow_step: expected (0, 1], got {slow_step}")
         super().__init__(inner.param_groups, {})
         self.inner = inner
         self.param_groups = inner.param_groups
@@ -39,7 +39,7 @@ class Lookahead(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of the inner optimizer, and every k-th time the slow step."""
+        """Run the inner optimizer's step, and every k-th time the slow step."""
         loss = self.inner.step(closure)
         self._taken += 1
         if self._taken % self.steps == 0:
@@ -53,7 +53,7 @@ class Lookahead(Optimizer):
         self.inner.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """The inner state, the slow weights and the count of steps: all that a resumed training needs."""
+        """Inner state, slow weights and number of steps."""
         return {
             "inner": self.inner.state_dict(),
             "slow": [p.clone() for p in self._slow],
@@ -61,7 +61,7 @@ class Lookahead(Optimizer):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self.inner.load_state_dict(state_dict["inner"])
         self.param_groups = self.inner.param_groups
         for slow, saved in zip(self._slow, state_dict["slow"], strict=True):

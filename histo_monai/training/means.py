@@ -11,15 +11,15 @@ from ignite.metrics import Metric
 
 
 class SampleMean(Metric):
-    """Mean of values that come per sample; summed in float64 where they are, so no step waits for it."""
+    """Mean of per-sample values, summed in float64 on their device without synchronization."""
 
     def reset(self) -> None:
-        """Forget all values."""
+        """Discard all values."""
         self._sum = torch.zeros((), dtype=torch.float64)  # goes to the device of the first value
         self._count: torch.Tensor | int = 0
 
     def update(self, output: torch.Tensor | tuple[torch.Tensor, torch.Tensor]) -> None:
-        """Add the values of a batch, shape (n,), or values and which of them count, bool, shape (n,) each."""
+        """Add a batch of values (n,), or of values with a mask (n,), bool."""
         if isinstance(output, tuple):
             values, counted = output
             self._sum = self._sum + values.detach().double().where(counted, 0.0).sum()
@@ -29,17 +29,17 @@ class SampleMean(Metric):
             self._count += output.numel()
 
     def compute(self) -> float:
-        """The mean over all processes; NaN if there was no value. The one moment at which a GPU is waited for."""
+        """Mean over all processes; NaN without values. Synchronizes the GPU."""
         count = torch.as_tensor(self._count).to(self._sum)
         totals = torch.stack([self._sum, count])
         if dist.is_initialized():
-            if dist.get_backend() == "nccl":  # A process without a value has its sum on the CPU.
+            if dist.get_backend() == "nccl":  # Without values the sum is on the CPU.
                 totals = totals.cuda()
             dist.all_reduce(totals)
         return float(totals[0] / totals[1])
 
 
 def attach_means(engine: Engine, names: Iterable[str]) -> None:
-    """Give `engine.state.metrics[name]` at the end of each epoch, from dicts of what `SampleMean` takes."""
+    """Set `engine.state.metrics[name]` at each epoch's end, from dicts of values for `SampleMean`."""
     for name in names:
         SampleMean(output_transform=lambda output, name=name: output[name]).attach(engine, name)

@@ -1,4 +1,4 @@
-"""Passes without gradient over patches that are not augmented."""
+"""Passes without gradient over unaugmented patches."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from histo_monai.transforms.views import plain_view
 
 
 def single_view(patches: torch.Tensor, size_px: int, device: torch.device) -> torch.Tensor:
-    """(n, 1, 3, H, H) uint8 -> (n, 3, size_px, size_px) float32, 0..1, not augmented."""
+    """Unaugmented view (n, 3, size_px, size_px), float32, 0..1, of patches (n, 1, 3, H, H), uint8."""
     return in_memory_order(plain_view(patches.to(device, non_blocking=True), size_px).squeeze(1), device)
 
 
 def build_evaluator(
     network: Callable[[torch.Tensor], torch.Tensor], task: Task, targets: torch.Tensor
 ) -> Engine:
-    """An engine over validation batches: means of the objective's measures.
+    """Engine over validation batches, with means of the objective's measures.
 
     Args:
         network: patches -> outputs, in evaluation mode.
-        task: what is measured, and where.
         targets: by row.
     """
 
@@ -47,29 +46,27 @@ def build_evaluator(
 
 
 def predict(network: nn.Module, task: Task, loader: Iterable[Any]) -> torch.Tensor:
-    """Predictions of patches that are not augmented, in the order of the loader.
+    """Predictions of unaugmented patches, in the order of the loader.
 
     Args:
         network: patches -> outputs; moved to the task's device.
-        task: what is predicted, and where.
-        loader: batches of patches and anything beside them.
+        loader: batches of (patches, anything).
 
     Returns:
-        Shape (n, K), float32, on the CPU: probabilities of classes, or the score in 0..1.
+        Shape (n, K), float32, on the CPU: class probabilities, or the score in 0..1.
     """
     return over_patches(network, lambda x: task.objective.predictions(network(x)), task, loader)
 
 
 def over_patches(
-    network: nn.Module, seen: Callable[[torch.Tensor], torch.Tensor], task: Task, loader: Iterable[Any]
+    network: nn.Module, function: Callable[[torch.Tensor], torch.Tensor], task: Task, loader: Iterable[Any]
 ) -> torch.Tensor:
-    """What a network, or a part of it, makes of patches that are not augmented, in the order of the loader.
+    """Outputs of a network, or of a part, for unaugmented patches, in the order of the loader.
 
     Args:
         network: moved to the task's device, in evaluation mode.
-        seen: patches -> Shape (batch, ...).
-        task: the size of its patches, and where.
-        loader: batches of patches and anything beside them, at least one.
+        function: patches -> Shape (batch, ...).
+        loader: batches of (patches, anything), at least one.
 
     Returns:
         Shape (n, ...), float32, on the CPU.
@@ -79,20 +76,18 @@ def over_patches(
     parts = []
     for patches, _ in loader:
         with torch.no_grad(), precision(task.device):
-            parts.append(seen(single_view(patches, task.patch_px, task.device)).float().cpu())
+            parts.append(function(single_view(patches, task.patch_px, task.device)).float().cpu())
     return torch.cat(parts)
 
 
 def take_statistics(model: TaskModel, task: Task, patches: LabeledLoader) -> None:
-    """Replace the statistics of all batch-norms by those of patches that are not augmented; weights stay.
+    """Replace all batch-norm statistics by statistics of unaugmented patches; weights stay (Wu & Johnson 2021).
 
-    See Wu & Johnson 2021. Those that training leaves are of augmented and mixed images, under weights that were moving.
+    Statistics of training are of augmented and mixed images, under moving weights.
 
     Args:
-        model: moved to the task's device; one without batch-norms is left as it is.
-        task: the size of its patches, and where.
-        patches: shuffled, so that a batch holds many slides: variances are means of the batches' own. Labels are not
-            looked at.
+        model: moved to the task's device; unchanged without batch-norms.
+        patches: shuffled, so that a batch has many slides: variances are means over batches. Labels are unused.
     """
     to_device(model, task.device)
     with precision(task.device):

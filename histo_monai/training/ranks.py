@@ -1,4 +1,4 @@
-"""Several processes that work on one run, one per GPU or several on the CPU; none is waited for without end."""
+"""Several processes (ranks) of one run, one per GPU or several on the CPU, each with a timeout."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from histo_monai.utils.process.logs import log_to_stderr
 from histo_monai.utils.process.memory import keep_freed_memory
 
 _HUNG = 75
-"""Exit status of a rank that made no step."""
+"""Exit status of a rank without a step."""
 
 _AS_LONG_AS_THEY_MAKE_STEPS = timedelta(days=365)
-"""Each rank is watched by itself, so those that have ended may wait for it."""
+"""Timeout of finished ranks; `_watch` of the other ranks has its own."""
 
 _last_step = time.monotonic()
 
 
 class RankHungError(OSError):
-    """A rank made no step for as long as one is waited for."""
+    """A rank made no step within the timeout."""
 
 
 def note_step() -> None:
-    """Say that this rank has made a step: a batch, forward or with its gradients."""
+    """Record that this rank has made a step: a batch, with or without gradients."""
     global _last_step
     _last_step = time.monotonic()
 
 
 def device_of_rank(device: torch.device, local_rank: int, num_ranks: int) -> torch.device:
-    """Where one of several ranks runs.
+    """Device of one of several ranks.
 
     Args:
-        device: of the environment: "cpu"; "cuda", of which each rank takes its own; or "cuda:<n>".
-        local_rank: number of the rank among those on this machine.
-        num_ranks: all of them.
+        device: of the environment: "cpu"; "cuda": one GPU per rank; or "cuda:<n>".
+        local_rank: number of the rank on this machine.
+        num_ranks: number of all ranks.
 
     Raises:
-        InputError: several ranks would share one GPU, or there are fewer GPUs than ranks.
+        InputError: several ranks would use one GPU, or there are fewer GPUs than ranks.
     """
     if device.type == "cpu" or num_ranks == 1:
         return device
     if device.index is not None:
         raise InputError(
-            f"HISTO_MONAI_DEVICE is {str(device)!r}, one GPU, for {num_ranks} processes that need one each; "
-            "set HISTO_MONAI_RANKS to 1, or HISTO_MONAI_DEVICE to cuda"
+            f"HISTO_MONAI_DEVICE: {str(device)!r} is one GPU, but {num_ranks} processes need one each. "
+            "Fix: set HISTO_MONAI_RANKS to 1, or HISTO_MONAI_DEVICE to cuda."
         )
     if local_rank >= torch.cuda.device_count():
         raise InputError(
-            f"process {local_rank} of {num_ranks} has no GPU: torch finds {torch.cuda.device_count()} here; "
-            "start as many processes (HISTO_MONAI_RANKS) as there are GPUs"
+            f"HISTO_MONAI_RANKS: process {local_rank} of {num_ranks} has no GPU; torch finds "
+            f"{torch.cuda.device_count()}. Fix: set HISTO_MONAI_RANKS to the number of GPUs."
         )
     return torch.device(device.type, local_rank)
 
@@ -76,22 +76,21 @@ def run_in_ranks(
     timeout_s: float,
     start: Literal["spawn", "fork", "forkserver"] = "spawn",
 ) -> None:
-    """Call `work(device of the rank, *arguments)` in each rank: in this process, in new ones, or as torchrun has it.
+    """Call `work(device of the rank, *arguments)` in each rank: this process, new processes, or torchrun's.
 
-    `ignite.distributed` tells the work its rank and the number of ranks. Returns when all ranks have ended: what they
-    wrote is there.
+    `ignite.distributed` has the rank and the number of ranks. Returns when all ranks have ended.
 
     Args:
-        work: a function of a module; calls `note_step` after each of its steps.
-        device: of the environment, see `device_of_rank`.
-        ranks: processes; 1 stays in this one, and nothing watches it. Under torchrun it decides.
-        timeout_s: seconds that a rank may take for a step, or wait for the others.
-        start: "fork" where nothing has computed in this process yet; "forkserver" where many are started one after
-            the other, from a server that has imported what `multiprocessing.set_forkserver_preload` names.
+        work: a module's function; calls `note_step` after each of its steps.
+        device: of the environment, for `device_of_rank`.
+        ranks: processes; 1 runs here, without a timeout. Under torchrun, torchrun's number counts.
+        timeout_s: seconds for a step, or for waiting at other ranks.
+        start: "fork" before any computation in this process; "forkserver" for many starts, from a server with the
+            imports of `multiprocessing.set_forkserver_preload`.
 
     Raises:
-        InputError: see `device_of_rank`.
-        RankHungError: a rank took longer; the others are ended.
+        InputError: several ranks would use one GPU, or there are fewer GPUs than ranks.
+        RankHungError: a rank exceeded the timeout; the others are ended.
     """
     under_torchrun = {"LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys()
     ranks = int(os.environ["WORLD_SIZE"]) if under_torchrun else ranks
@@ -101,18 +100,16 @@ def run_in_ranks(
     if under_torchrun:
         _in_rank(int(os.environ["LOCAL_RANK"]), ranks, device, timeout_s, True, {}, work, arguments)
         return
-    device_of_rank(device, ranks - 1, ranks)  # All have one, or none is started.
-    logging.getLogger("torch.multiprocessing.spawn").setLevel(
-        logging.ERROR
-    )  # that it ends the others; see the error
-    says = logging.getLogger("histo_monai").isEnabledFor(logging.INFO)
-    # They meet at a file: a port could be taken.
+    device_of_rank(device, ranks - 1, ranks)  # Refuses before any process starts.
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # The error names ended ranks.
+    is_logging = logging.getLogger("histo_monai").isEnabledFor(logging.INFO)
+    # Ranks meet at a file, as a port could be in use.
     with tempfile.TemporaryDirectory(prefix="histo-monai-") as folder:
         meet = {"init_method": f"file://{folder}/ranks", "world_size": ranks}
         try:
             start_processes(
                 _in_rank,
-                (ranks, device, timeout_s, says, meet, work, arguments),
+                (ranks, device, timeout_s, is_logging, meet, work, arguments),
                 nprocs=ranks,
                 start_method=start,
             )
@@ -127,15 +124,15 @@ def _in_rank(
     ranks: int,
     device: torch.device,
     timeout_s: float,
-    says: bool,
+    is_logging: bool,
     meet: dict[str, Any],
     work: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:
-    """Meet the others and work. Not by Ignite's launcher: it takes a GPU wherever there is one."""
+    """Join the process group and work. Ignite's launcher is not used, as it takes any GPU present."""
     keep_freed_memory()
     escape_unencodable()
-    log_to_stderr(logging.INFO if says and local_rank == 0 else logging.ERROR)
+    log_to_stderr(logging.INFO if is_logging and local_rank == 0 else logging.ERROR)
     device = device_of_rank(device, local_rank, ranks)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -145,26 +142,26 @@ def _in_rank(
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s), **meet)
     idist.sync()
-    # Ranks of our own end with the process that waits for them; those of torchrun go on, each in its own program.
+    # The parent process waits for ranks of its own; ranks of torchrun are separate programs and wait here.
     all_ended = None if meet else dist.new_group(backend="gloo", timeout=_AS_LONG_AS_THEY_MAKE_STEPS)
     with _watch(local_rank, timeout_s):
         work(device, *arguments)
     if all_ended is not None:
         dist.barrier(all_ended)
-    idist.finalize()  # After an error the process ends: to part in order would let the others fail first.
+    idist.finalize()  # Not after an error: other ranks would fail first and hide it.
 
 
 @contextlib.contextmanager
 def _watch(local_rank: int, timeout_s: float) -> Iterator[None]:
-    """End this process when it makes no step for long: nothing else in it can end what hangs in a call."""
+    """Context that ends this process after a timeout without a step, as no other way ends a hanging call."""
     note_step()
     ended = threading.Event()
 
     def look() -> None:
         while not ended.wait(min(timeout_s / 10, 10.0)):
-            # Longer than the others wait for it: where they wait, their error names what they waited for.
+            # Longer than the collective timeout of other ranks, so that their more specific error comes first.
             if time.monotonic() - _last_step > 1.2 * timeout_s:
-                if "TORCHELASTIC_RUN_ID" in os.environ:  # Otherwise the process that started it has the word.
+                if "TORCHELASTIC_RUN_ID" in os.environ:  # Otherwise the parent process reports it.
                     print(f"histo-monai: error: {_hung(local_rank, timeout_s)}", file=sys.stderr, flush=True)
                 os._exit(_HUNG)
 
@@ -177,6 +174,6 @@ def _watch(local_rank: int, timeout_s: float) -> Iterator[None]:
 
 def _hung(rank: int, timeout_s: float) -> str:
     return (
-        f"process {rank} made no step for {timeout_s:g} s and was ended, with the run; a disk or a GPU that does not "
-        "answer? HISTO_MONAI_TIMEOUT_S allows for more; start again to go on after the last finished epoch or slide"
+        f"process {rank}: made no step for {timeout_s:g} s, so the run was ended. Fix: check disk and GPU, or raise "
+        "HISTO_MONAI_TIMEOUT_S; start again to resume after the last finished epoch or slide."
     )

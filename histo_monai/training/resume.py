@@ -1,4 +1,4 @@
-"""Going on where a killed run was: the state after every epoch, under a fingerprint of what decides the result."""
+"""Resume of killed trainings from the state after every epoch, under a fingerprint."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def fingerprint(content: object, files: Sequence[Path], code: str) -> str:
-    """A digest of what decides a training: plain values, the bytes of files, and the code.
+    """Digest of everything that decides a training: values, file contents, and code.
 
     Args:
-        content: anything that JSON can hold.
+        content: any JSON value.
         files: read whole.
     """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
@@ -35,24 +35,24 @@ def fingerprint(content: object, files: Sequence[Path], code: str) -> str:
 
 
 class Stateful(Protocol):
-    """What has a state to keep."""
+    """An object with a state to save and restore."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, of tensors, numbers, texts, lists and dicts."""
+        """State of tensors, numbers, texts, lists and dicts."""
 
     def load_state_dict(self, state_dict: Any) -> Any:
-        """Restore it."""
+        """Restore a state from `state_dict`."""
 
 
 class ResumePoint:
-    """Saves parts after every epoch and restores them when the same training is started again.
+    """File with the state of parts after every epoch, restored when an equal training starts.
 
-    The file is replaced in one step, so a run killed while saving leaves the state before. It holds tensors and plain
-    values only and is read as such, so it never runs code.
+    The file is replaced atomically, so a kill during saving leaves the earlier state. It is read as tensors and plain
+    values only, so it never runs code.
 
     Args:
         path: the file; None saves nothing.
-        fingerprint: of everything that decides the result.
+        fingerprint: digest of everything that decides the result.
         parts: by name.
     """
 
@@ -62,7 +62,7 @@ class ResumePoint:
         self._parts = parts
 
     def attach(self, trainer: Engine) -> None:
-        """To a trainer that is simply run, as MONAI's: goes on where a state was saved, saves after every epoch."""
+        """Attach to a trainer such as MONAI's: resume a saved state at the start, save after every epoch."""
         trainer.add_event_handler(Events.STARTED, self._go_on)
         trainer.add_event_handler(Events.EPOCH_COMPLETED, self.save)
 
@@ -71,36 +71,32 @@ class ResumePoint:
         engine.state.iteration = engine.state.epoch * engine.state.epoch_length
 
     def save(self, engine: Engine) -> None:
-        """Handler of EPOCH_COMPLETED."""
+        """Save the state; handler of EPOCH_COMPLETED."""
         if self._path is None or idist.get_rank() > 0:
             return
         state = {name: part.state_dict() for name, part in self._parts.items()}
         saved = {"fingerprint": self._fingerprint, "epoch": engine.state.epoch, "parts": state}
-        content = (
-            io.BytesIO()
-        )  # torch hides a full disk or quota behind a RuntimeError; writing bytes does not
+        content = io.BytesIO()  # torch.save to a file reports a full disk as RuntimeError
         torch.save(saved, content)
         with whole_file(self._path) as draft:
             draft.write_bytes(content.getbuffer())
 
     def restore(self) -> int:
-        """Restore a state saved under the same fingerprint; returns the epochs done, 0 if there is none."""
+        """Restore a state of equal fingerprint; returns the number of finished epochs, 0 without a state."""
         if self._path is None or not self._path.is_file():
             return 0
         try:
-            with warnings.catch_warnings(action="ignore"):  # of what a damaged file looks like
+            with warnings.catch_warnings(action="ignore"):  # damaged files cause misleading warnings
                 saved = torch.load(self._path, map_location="cpu", weights_only=True)
-        except (
-            Exception
-        ) as error:  # whatever a damaged file raises: it is ours, and worth no more than starting over
+        except Exception as error:  # damaged files raise many types; the file is our own and replaceable
             _LOG.warning(
-                "%s: cannot be read (%s); starting from the first epoch", self._path, type(error).__name__
+                "Checkpoint %s is not readable (%s); starting at epoch 1.", self._path, type(error).__name__
             )
             return 0
         if saved["fingerprint"] != self._fingerprint:
-            _LOG.info("%s: of another training; starting from the first epoch", self._path)
+            _LOG.info("Checkpoint %s does not match this configuration; starting at epoch 1.", self._path)
             return 0
         for name, part in self._parts.items():
             part.load_state_dict(saved["parts"][name])
-        _LOG.info("%s: going on after epoch %d", self._path, saved["epoch"])
+        _LOG.info("Checkpoint %s: resuming after epoch %d", self._path, saved["epoch"])
         return int(saved["epoch"])

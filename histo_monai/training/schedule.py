@@ -1,4 +1,4 @@
-"""How long and how fast a training with labels goes."""
+"""Length, optimizer and learning rates of a training with labels."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train.
+    """Length, optimizer and learning rates of a training.
 
     Attributes:
-        epochs: how many; 0: nothing trains.
+        epochs: 0: no training.
         optimizer: "sgd" (Nesterov momentum 0.9), "adam" or "adamw" (betas 0.9, 0.999).
-        lr: learning rate at its highest.
+        lr: highest learning rate.
         weight_decay: L2; "adamw": decoupled from the gradient.
         milestones: epochs after which the learning rate falls to a tenth.
-        warmup: part of all steps in which the rate rises along a line, to fall along a cosine then; None: it does
-            neither.
-        steps_per_epoch: of the optimizer; None for as many as show every image once.
+        warmup: fraction of all steps with a linear rise of the rate, before a cosine fall; None: neither.
+        steps_per_epoch: of the optimizer; None: one pass over the images.
     """
 
     epochs: int
@@ -37,7 +36,7 @@ class Schedule:
     def build_optimizer(
         self, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]]
     ) -> torch.optim.Optimizer:
-        """The optimizer over parameters, or over groups of them with rates of their own.
+        """Optimizer over parameters, or over parameter groups with learning rates of their own.
 
         Raises:
             ValueError: its name is unknown.
@@ -52,7 +51,7 @@ class Schedule:
         raise ValueError(f"optimizer is {self.optimizer!r}; expected sgd, adam or adamw")
 
     def rate(self, *, epoch: int, step: int, num_steps: int) -> float:
-        """Learning rate of a step in parts of the highest; a function of where it is, so resuming needs no state.
+        """Learning rate of a step, relative to the highest; a function without state.
 
         Args:
             epoch: from 1.

@@ -1,4 +1,4 @@
-"""What is learned from labels, and where: classes or a score of patches of one size, on one device."""
+"""Prediction task: classes or a score, patch size, device."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from histo_monai.utils.settings.recipe import LabelKind, label_kind
 
 
 class Task:
-    """What every step after pretraining works on.
+    """Classes or scores of patches of one size, on one device.
 
     Args:
         classes: names by number; None for scores.
-        patch_px: side of the patches that a network sees.
+        patch_px: side of the network's input.
 
     Attributes:
         objective: classification or regression.
-        kind: of labels, which has its recipes.
+        kind: kind of labels, which selects the recipe.
         classes, patch_px, device: as above.
     """
 
@@ -36,7 +36,7 @@ class Task:
 
     @property
     def num_outputs(self) -> int:
-        """Of a network for this task."""
+        """Number of a network's outputs."""
         return num_outputs(self.classes)
 
     @property
@@ -45,13 +45,13 @@ class Task:
         return len(self.classes) if self.classes else None
 
     def check_fits(self, description: Mapping[str, Any], path: Path) -> None:
-        """Refuse a model of other classes, or one that saw patches of another size.
+        """Refuse a model of other classes or another patch size.
 
         Raises:
-            InputError: names the file and what differs.
+            InputError: names the file and the difference.
         """
         for name, ours in (("classes", self.classes), ("patch_px", self.patch_px)):
             if description[name] != ours:
                 raise InputError(
-                    f"{path}: its {name} are {description[name]}, those of the task {ours}; run finetune again"
+                    f"{path}: {name} is {description[name]}, but the task has {ours}. Fix: run finetune again."
                 )

@@ -1,4 +1,4 @@
-"""What all policies share: first everything is drawn, then it is executed, on whatever device the batch is."""
+"""Base of all augmentation policies: sample the parameters of a batch, then execute them on its device."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -21,18 +21,17 @@ Views = TypeVar("Views")
 
 
 class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
-    """A policy: what is drawn for a batch (`randomize`), and the views that come of it (`apply`).
+    """A policy: `randomize` samples the parameters of a batch, `apply` computes its views.
 
-    Reproducible: everything is drawn on the CPU from `self.R` by `randomize`, in one go, whatever the
-    device and the number of loader workers. The same state gives the same bytes on the same device, whatever
-    the number of threads. Between CPU (`with_opencv`) and GPU (`with_triton`) parameters and noise are bit-equal, and
-    pixels agree to a tenth of a gray level in white noise.
+    `randomize` samples on the CPU from `self.R` at once, so results do not depend on device, threads or loader workers:
+    equal states give equal bytes on one device. CPU (`with_opencv`) and GPU (`with_triton`) have bit-equal parameters
+    and noise; pixels agree to a tenth of a gray level in white noise.
 
     Args:
-        operations: What is scheduled for the samples, in this order drawn.
+        operations: Available operations, in sampling order.
 
     Raises:
-        InputError: `prob` is no probability, or `size_px` too small for one of the operations.
+        InputError: `prob` is no probability, or `size_px` is too small for an operation.
     """
 
     def __init__(self, size_px: int, operations: Sequence[Operation], prob: float = 1.0) -> None:
@@ -40,61 +39,51 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
         for operation in operations:
             if size_px < operation.min_size_px:
                 raise InputError(
-                    f"size_px: at least {operation.min_size_px} expected for {operation.name}, got {size_px}"
+                    f"size_px: got {size_px}. Fix: use at least {operation.min_size_px} for {operation.name}."
                 )
         super().__init__(prob=prob)
         self.size_px = size_px
         self.operations = tuple(operations)
 
     def set_random_state(self, seed: int | None = None, state: np.random.RandomState | None = None) -> Self:
-        """Sets the source of all randomness (MONAI's protocol).
+        """This policy with a new source of randomness (MONAI's protocol).
 
         Args:
             seed: Seed of a new state.
             state: The state itself, if `seed` is None. Neither: a state seeded by the operating system.
-
-        Returns:
-            Itself.
         """
         super().set_random_state(seed, state)
         return self
 
     @abstractmethod
     def randomize(self, num_samples: int, num_scales: int) -> Drawn:
-        """Draws the parameters of one batch from `self.R`.
+        """Parameters of one batch, on the CPU, sampled from `self.R`; their `rows` select samples.
 
-        The number of draws depends on the batch's size alone, so that every batch leaves the same state
-        behind whatever was selected.
+        The number of random values depends on the batch's size alone, so the final state does not depend on them.
 
         Args:
             num_samples: N.
             num_scales: S, patches per sample.
-
-        Returns:
-            The parameters, on the CPU; their `rows` are those of some of the samples.
         """
 
     @abstractmethod
     def apply(self, patches: torch.Tensor, drawn: Drawn) -> Views:
-        """Augments one batch with parameters that are drawn already.
+        """Views of one batch, computed from sampled parameters; the result of `__call__`.
 
         Args:
             patches: Shape (N, S, 3, H, H), uint8, not modified.
-            drawn: From `randomize` with the same N and S.
-
-        Returns:
-            What `__call__` returns.
+            drawn: Result of `randomize` with equal N and S.
         """
 
     def __call__(self, patches: torch.Tensor | NDArray[np.uint8]) -> Views:
-        """Augments one batch, or one image.
+        """Views of one batch, or of one image.
 
         Args:
             patches: Shape (N, S, 3, H, H), or (3, H, H) of one image; uint8, not modified.
 
         Returns:
             Shape (N, S, 3, size_px, size_px), or (3, size_px, size_px) of one image; float32, 0..1, on the device of
-            `patches`; a policy of two views returns two of these.
+            `patches`; two of these from a policy with two views.
 
         Raises:
             ValueError: `patches` has another shape or type.
@@ -116,14 +105,14 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
 def render(
     patches: torch.Tensor, drawings: Sequence[ViewParameters], size_px: int
 ) -> tuple[torch.Tensor, ...]:
-    """Executes drawings: on the CPU patch by patch with OpenCV, on a GPU by kernels, elsewhere in batches with torch.
+    """Views from parameters: per patch with OpenCV on a CPU, with kernels on a GPU, in torch batches elsewhere.
 
     Args:
         patches: Shape (N, S, 3, H, H), uint8, not modified.
-        drawings: Of the same N and S, one for each view.
+        drawings: Parameters of equal N and S, one per view.
 
     Returns:
-        For each drawing shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
+        One tensor per view, shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
     """
     flat, shape = patches.flatten(0, 1), patches.shape[:2]
     pools = [_normals(drawn, size_px) for drawn in drawings]
@@ -140,25 +129,22 @@ def render(
 
 
 def _normals(drawn: ViewParameters, size_px: int) -> torch.Tensor:
-    """Standard normal values that noise is made of: costly, so none where no view has noise."""
+    """Pool of standard normal values for noise; empty if no view has noise, because sampling is slow."""
     generator = torch.Generator().manual_seed(drawn.noise_seed)
     return torch.randn(pool_length(size_px) if drawn.needs_normals() else 0, generator=generator)
 
 
 def as_batch(patches: torch.Tensor | NDArray[np.uint8], *, alone: bool = False) -> tuple[torch.Tensor, bool]:
-    """A batch as it is, one image as a batch of one; and whether it was one.
+    """The input as a batch, shape (N, S, 3, H, H), and whether it was one image.
 
     Args:
         patches: Shape (N, S, 3, H, H), or (3, H, H); uint8.
         alone: Whether it must be one image.
 
-    Returns:
-        Shape (N, S, 3, H, H).
-
     Raises:
         ValueError: `patches` has another shape or type.
     """
-    # MONAI's tensors remember where they came from; views do not.
+    # MONAI's tensors have metadata of their source; views must not.
     tensor = torch.as_tensor(patches).as_subclass(torch.Tensor)
     is_one = tensor.ndim == 3
     batch = tensor[None, None] if is_one else tensor
@@ -173,14 +159,7 @@ def as_batch(patches: torch.Tensor | NDArray[np.uint8], *, alone: bool = False) 
 
 
 def check_patches(patches: torch.Tensor) -> None:
-    """Refuses batches of another kind.
-
-    Args:
-        patches: Shape (N, S, 3, H, H), uint8.
-
-    Raises:
-        ValueError: `patches` has another shape or type.
-    """
+    """Refuse batches other than uint8, shape (N, S, 3, H, H), by ValueError."""
     if patches.dtype != torch.uint8 or patches.ndim != 5 or patches.shape[2] != 3:
         raise ValueError(f"uint8 (N, S, 3, H, W) expected, got {patches.dtype} {tuple(patches.shape)}")
     if patches.shape[3] != patches.shape[4]:

@@ -1,4 +1,4 @@
-"""Policies for samples that are dictionaries, as MONAI's transforms that end in `d`."""
+"""Policies for samples in dictionaries, like MONAI's transforms that end in `d`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ Keys = Hashable | Sequence[Hashable]
 
 
 class RandViewsd(RandomizableTransform, MapTransform):
-    """Views of the images of a dictionary; those of several keys are drawn alike, as MONAI has it.
+    """Views of a dictionary's images; all keys get equal random parameters, as in MONAI.
 
-    Of a policy with one view the image is replaced; of one with several each view has a key of its own: the image's
-    and one of `postfixes`. Views are plain tensors: an affine in the metadata of the image would not be theirs.
+    A single view replaces its image; each of several views gets a key of its own: the image's key and a postfix. Views
+    are tensors without metadata, because the image's affine would be wrong for them.
 
-    An image may be several patches of one place, (S, 3, H, H), as a triple of resolutions: they share what is drawn
-    for a sample, and each draws its own magnitudes.
+    An image may hold several patches of one place, (S, 3, H, H), such as a triple of resolutions: they have a common
+    schedule but individual magnitudes.
 
-    Not lazy: what waits in a lazy `Compose` is done before. MONAI gives float32 then, which `CastToTyped` takes back.
+    Not lazy: a lazy `Compose` executes its pending operations first and then gives float32; `CastToTyped` reverts it.
 
     Args:
-        keys: of images, each (3, H, H) or (S, 3, H, H), uint8, square, all of one shape.
+        keys: Keys of images, each (3, H, H) or (S, 3, H, H), uint8, square, all of one shape.
         policy: `PretrainAugmentation`, `SupervisedAugmentation`, `WeakStrongViews`, ...
-        postfixes: of the views; one for each that the policy gives.
-        allow_missing_keys: whether a key that a dictionary lacks is passed over.
+        postfixes: One per view of the policy.
 
     Raises:
-        InputError: there is no postfix, or one comes twice.
+        InputError: There is no postfix, or one occurs twice.
     """
 
     def __init__(
@@ -48,14 +47,14 @@ class RandViewsd(RandomizableTransform, MapTransform):
         allow_missing_keys: bool = False,
     ) -> None:
         if not postfixes or len(set(postfixes)) != len(postfixes):
-            raise InputError(f"postfixes are {list(postfixes)}; expected one for each view, none twice")
+            raise InputError(f"postfixes: got {list(postfixes)}. Fix: pass one for each view, none twice.")
         MapTransform.__init__(self, keys, allow_missing_keys)
         RandomizableTransform.__init__(self, prob=1.0)
         self.policy = policy
         self.postfixes = tuple(postfixes)
 
     def set_random_state(self, seed: int | None = None, state: np.random.RandomState | None = None) -> Self:
-        """Sets the source of all randomness, that of the policy."""
+        """This transform with a new source of randomness, which the policy uses too."""
         super().set_random_state(seed, state)
         self.policy.set_random_state(state=self.R)
         return self
@@ -64,7 +63,7 @@ class RandViewsd(RandomizableTransform, MapTransform):
         """The dictionary with views, each (3, size_px, size_px) or (S, 3, size_px, size_px), float32, 0..1.
 
         Raises:
-            ValueError: an image has another shape or type, or the policy gives another number of views.
+            ValueError: An image has another shape or type, or the number of views differs from the postfixes.
         """
         sample = dict(data)
         drawn = None
@@ -76,8 +75,8 @@ class RandViewsd(RandomizableTransform, MapTransform):
             views: tuple[torch.Tensor, ...] = (found,) if isinstance(found, torch.Tensor) else tuple(found)
             if len(views) != len(self.postfixes):
                 raise InputError(
-                    f"{type(self.policy).__name__} gives {len(views)} views; expected as many postfixes, got "
-                    f"{list(self.postfixes)}"
+                    f"{type(self.policy).__name__} gives {len(views)} views, but postfixes are "
+                    f"{list(self.postfixes)}. Fix: pass one postfix for each view."
                 )
             for view, postfix in zip(views, self.postfixes, strict=True):
                 sample[f"{key}{postfix}" if postfix else key] = view[0, 0] if is_one else view[0]
@@ -85,11 +84,7 @@ class RandViewsd(RandomizableTransform, MapTransform):
 
 
 class RandPretrainViewsd(RandViewsd):
-    """Images replaced by views for self-supervised pretraining: see `PretrainAugmentation` and `RandViewsd`.
-
-    Args:
-        allow_missing_keys: whether a key that a dictionary lacks is passed over.
-    """
+    """Images replaced by views for self-supervised pretraining (`PretrainAugmentation`, `RandViewsd`)."""
 
     def __init__(
         self, keys: Keys, size_px: int, prob: float = 0.5, *, allow_missing_keys: bool = False
@@ -98,12 +93,11 @@ class RandPretrainViewsd(RandViewsd):
 
 
 class RandSupervisedViewsd(RandViewsd):
-    """Images replaced by views for training with labels: see `SupervisedAugmentation` and `RandViewsd`.
+    """Images replaced by views for supervised training (`SupervisedAugmentation`, `RandViewsd`).
 
     Args:
-        unaugmented_fraction: share of the images that come out plain.
-        stain_jitter: largest change of the stains; 0: none.
-        allow_missing_keys: whether a key that a dictionary lacks is passed over.
+        unaugmented_fraction: Fraction of images without augmentation.
+        stain_jitter: Largest change of the stains; 0: none.
     """
 
     def __init__(
@@ -123,14 +117,13 @@ class RandSupervisedViewsd(RandViewsd):
 
 
 class RandWeakStrongViewsd(RandViewsd):
-    """A weak and a strong view of each image, of one crop: see `WeakStrongViews` and `RandViewsd`.
+    """A weak and a strong view of one crop of each image (`WeakStrongViews`, `RandViewsd`).
 
     Args:
-        n_aug: operations of a strong view.
-        magnitudes: smallest and largest, whole numbers in 1..10.
-        crop_area: smallest and largest fraction of the area in the crop of both.
-        postfixes: of the keys of the weak and the strong view.
-        allow_missing_keys: whether a key that a dictionary lacks is passed over.
+        n_aug: Operations of a strong view.
+        magnitudes: Smallest and largest, whole numbers in 1..10.
+        crop_area: Smallest and largest area fraction of the common crop.
+        postfixes: For the keys of the weak and the strong view.
     """
 
     def __init__(
@@ -150,11 +143,10 @@ class RandWeakStrongViewsd(RandViewsd):
 
 
 class PlainViewd(MapTransform):
-    """Images replaced by what a network is tested on: resized by area, 0..1, not augmented (`plain_view`).
+    """Images replaced by test inputs of a network: resized by area, 0..1, not augmented (`plain_view`).
 
     Args:
-        keys: of images, each (3, H, H) or (S, 3, H, H), uint8, square.
-        allow_missing_keys: whether a key that a dictionary lacks is passed over.
+        keys: Keys of images, each (3, H, H) or (S, 3, H, H), uint8, square.
     """
 
     def __init__(self, keys: Keys, size_px: int, *, allow_missing_keys: bool = False) -> None:
@@ -165,7 +157,7 @@ class PlainViewd(MapTransform):
         """The dictionary with views, each (3, size_px, size_px) or (S, 3, size_px, size_px), float32, 0..1.
 
         Raises:
-            ValueError: an image has another shape or type.
+            ValueError: An image has another shape or type.
         """
         sample = dict(data)
         for key in self.key_iterator(sample):
@@ -176,7 +168,7 @@ class PlainViewd(MapTransform):
 
 
 def _batch_of_one(image: Any) -> tuple[torch.Tensor, bool]:
-    """(3, H, H) or (S, 3, H, H) -> (1, S, 3, H, H), and whether it was the former."""
+    """(3, H, H) or (S, 3, H, H) -> (1, S, 3, H, H), and whether the image had three axes."""
     if np.ndim(image) != 4:
         return as_batch(image, alone=True)
     return as_batch(torch.as_tensor(image)[None])[0], False

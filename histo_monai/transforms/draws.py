@@ -1,4 +1,4 @@
-"""Quantities that operations draw: one number or more for each patch, all from one random state, on the CPU."""
+"""Distributions of augmentation parameters: one or more values per patch, from one random state, on the CPU."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +17,12 @@ MAX_MAGNITUDE = 10
 
 @dataclass(frozen=True)
 class Source:
-    """Where the operations of a batch draw from.
+    """Source of random values for the operations of a batch.
 
     Attributes:
-        random: Source of randomness.
         shape: N samples, S patches of each.
         size_px: Side of the views.
-        magnitudes: Of the operation that draws, 1..10, shape (N, S); None for a policy without magnitudes.
+        magnitudes: Magnitudes of the current operation, 1..10, shape (N, S); None for a policy without magnitudes.
     """
 
     random: np.random.RandomState
@@ -32,24 +31,24 @@ class Source:
     magnitudes: NDArray | None = None
 
     def uniform(self, low: float, high: float, *axes: int) -> torch.Tensor:
-        """Shape (N, S, *axes), float64."""
+        """Uniform random values, shape (N, S, *axes), float64."""
         return torch.from_numpy(self.random.uniform(low, high, (*self.shape, *axes)))
 
 
 class Quantity(Protocol):
-    """How one parameter of an operation is drawn."""
+    """Distribution of one parameter of an operation."""
 
     @property
     def bounds(self) -> Range:
-        """Smallest and largest value that can be drawn."""
+        """Smallest and largest possible value."""
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
-        """Shape (N, S, *axes)."""
+        """Random values, shape (N, S, *axes)."""
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Uniform from `low` to `high`, and `shift` is added: a factor less 1 is `Uniform(0.6, 1.4, shift=-1)`."""
+    """Uniform values from `low` to `high`, plus `shift`: a factor minus 1 is `Uniform(0.6, 1.4, shift=-1)`."""
 
     low: float
     high: float
@@ -57,24 +56,24 @@ class Uniform:
 
     @property
     def bounds(self) -> Range:
-        """See `Quantity.bounds`."""
+        """Smallest and largest possible value."""
         return self.low + self.shift, self.high + self.shift
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
-        """See `Quantity.draw`."""
+        """Random values, shape (N, S, *axes)."""
         return source.uniform(self.low, self.high, *axes) + self.shift
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """Linear in the magnitude: `start` where magnitude 0 would lie, exactly `end` at 10. Nothing is random."""
+    """Deterministic value, linear in the magnitude: `start` at magnitude 0, exactly `end` at 10."""
 
     start: float
     end: float
 
     @property
     def bounds(self) -> Range:
-        """See `Quantity.bounds`."""
+        """Smallest and largest possible value."""
         return min(self.start, self.end), max(self.start, self.end)
 
     def at(self, magnitudes: ArrayLike) -> NDArray:
@@ -83,24 +82,24 @@ class Ramp:
         return self.start * (1 - share) + self.end * share
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
-        """See `Quantity.draw`."""
+        """Values at the magnitudes, shape (N, S, *axes)."""
         return _at_magnitudes(self.at, source, axes)
 
 
 @dataclass(frozen=True)
 class SignedRamp(Ramp):
-    """At the distance of the ramp from `center`, on either side of it: magnitudes are values, signs are random."""
+    """Value at the ramp's distance from `center`, with a random sign."""
 
     center: float = 0.0
 
     @property
     def bounds(self) -> Range:
-        """See `Quantity.bounds`."""
+        """Smallest and largest possible value."""
         reach = max(abs(self.start), abs(self.end))
         return self.center - reach, self.center + reach
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
-        """See `Quantity.draw`."""
+        """Random values, shape (N, S, *axes)."""
         side = self._side(source.random.uniform(size=(*source.shape, *axes)))
         return self.center + super().draw(source, *axes) * torch.from_numpy(side)
 
@@ -110,7 +109,7 @@ class SignedRamp(Ramp):
 
 @dataclass(frozen=True)
 class RampLimit(SignedRamp):
-    """Uniform within the distance of the ramp from `center`: magnitudes are limits. As many draws as `SignedRamp`."""
+    """Uniform values within the ramp's distance from `center`; uses as many random values as `SignedRamp`."""
 
     def _side(self, uniform: NDArray) -> NDArray:
         return 2 * uniform - 1
@@ -118,11 +117,7 @@ class RampLimit(SignedRamp):
 
 @dataclass(frozen=True)
 class OddUniform:
-    """One of the odd numbers from `smallest` to `largest`, which are odd; int64.
-
-    Raises:
-        ValueError: One of them is even.
-    """
+    """Random odd number from `smallest` to `largest`, int64; ValueError if one limit is even."""
 
     smallest: int
     largest: int
@@ -132,22 +127,18 @@ class OddUniform:
 
     @property
     def bounds(self) -> Range:
-        """See `Quantity.bounds`."""
+        """Smallest and largest possible value."""
         return self.smallest, self.largest
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
-        """See `Quantity.draw`."""
+        """Random values, shape (N, S, *axes)."""
         half = source.random.randint(self.smallest // 2, self.largest // 2 + 1, (*source.shape, *axes))
         return torch.from_numpy(2 * half + 1)
 
 
 @dataclass(frozen=True)
 class OddSteps:
-    """`mild` up to magnitude 5, `strong` above; odd, int64. Nothing is random.
-
-    Raises:
-        ValueError: One of them is even.
-    """
+    """Deterministic `mild` up to magnitude 5, `strong` above; odd, int64; ValueError if one is even."""
 
     mild: int
     strong: int
@@ -157,7 +148,7 @@ class OddSteps:
 
     @property
     def bounds(self) -> Range:
-        """See `Quantity.bounds`."""
+        """Smallest and largest possible value."""
         return min(self.mild, self.strong), max(self.mild, self.strong)
 
     def at(self, magnitudes: ArrayLike) -> NDArray:
@@ -165,29 +156,29 @@ class OddSteps:
         return np.where(np.asarray(magnitudes) / MAX_MAGNITUDE <= 0.5, self.mild, self.strong)
 
     def draw(self, source: Source, *axes: int) -> torch.Tensor:
-        """See `Quantity.draw`."""
+        """Values at the magnitudes, shape (N, S, *axes)."""
         return _at_magnitudes(self.at, source, axes)
 
 
 def check_number(name: str, value: float, low: float, high: float) -> None:
-    """Raises InputError, with the name, unless the value lies in low..high."""
+    """Raise InputError with the name unless the value lies in low..high."""
     if not low <= value <= high:
-        raise InputError(f"{name}: {low} to {high} expected, got {value}")
+        raise InputError(f"{name}: got {value}. Fix: use {low} to {high}.")
 
 
 def check_range(name: str, value: Range, low: float, high: float) -> None:
-    """Raises InputError, with the name, unless the two ends ascend within low..high."""
+    """Raise InputError with the name unless two numbers ascend within low..high."""
     if not low <= value[0] <= value[1] <= high:
-        raise InputError(f"{name}: two ascending numbers from {low} to {high} expected, got {value}")
+        raise InputError(f"{name}: got {value}. Fix: use two ascending numbers from {low} to {high}.")
 
 
 def _check_odd(*kernels: int) -> None:
     if any(kernel % 2 == 0 for kernel in kernels):
-        raise ValueError(f"blur_kernel: two odd numbers expected, got {kernels}")
+        raise ValueError(f"blur_kernel: got {kernels}, expected two odd numbers")
 
 
 def _at_magnitudes(at: Callable[[NDArray], NDArray], source: Source, axes: tuple[int, ...]) -> torch.Tensor:
-    """The values at the magnitudes of a source, the same along the axes. Shape (N, S, *axes)."""
+    """Values at a source's magnitudes, constant along the axes, shape (N, S, *axes)."""
     if source.magnitudes is None:
         raise ValueError(
             "a ramp needs magnitudes, and this policy draws none: list the operation with a Uniform"

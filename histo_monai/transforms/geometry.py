@@ -1,4 +1,4 @@
-"""Affine geometry of views: small matrices are multiplied first, pixels are resampled once.
+"""Affine geometry of views: matrices are multiplied first, so pixels are resampled once.
 
 A matrix maps **output** coordinates to **input** coordinates (what a sampler needs), homogeneous and
 normalized: ``(x, y, 1)`` with x, y from -1 (left, top edge of the image) to +1 (right, bottom edge),
@@ -15,7 +15,7 @@ from histo_monai.utils.transfer import sent
 
 
 def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
-    """Turns the picture counter-clockwise about its center.
+    """Matrices that rotate a picture counter-clockwise about its center.
 
     Args:
         degrees: Angles, shape (...).
@@ -29,7 +29,7 @@ def rotation_matrix(degrees: torch.Tensor) -> torch.Tensor:
 
 
 def scale_matrix(factors: torch.Tensor) -> torch.Tensor:
-    """Enlarges the picture about its center: 2 shows the central half at twice the size, 0.5 shrinks it.
+    """Matrices that enlarge a picture about its center: 2 shows the central half at twice the size, 0.5 shrinks it.
 
     Args:
         factors: Positive, shape (...).
@@ -42,7 +42,7 @@ def scale_matrix(factors: torch.Tensor) -> torch.Tensor:
 
 
 def shift_matrix(fractions_yx: torch.Tensor) -> torch.Tensor:
-    """Moves the picture down and to the right.
+    """Matrices that move a picture down and to the right.
 
     Args:
         fractions_yx: Fractions of the side, shape (..., 2).
@@ -56,7 +56,7 @@ def shift_matrix(fractions_yx: torch.Tensor) -> torch.Tensor:
 
 
 def flip_matrix(flipped: torch.Tensor, *, vertical: bool = False) -> torch.Tensor:
-    """Mirrors the picture left to right, or top to bottom.
+    """Matrices that mirror a picture left to right, or top to bottom.
 
     Args:
         flipped: Where to mirror, bool, shape (...).
@@ -73,12 +73,11 @@ def flip_matrix(flipped: torch.Tensor, *, vertical: bool = False) -> torch.Tenso
 
 
 def crop_matrix(sides_yx: torch.Tensor, positions_yx: torch.Tensor) -> torch.Tensor:
-    """Cuts a box out of the picture and stretches it to the whole.
+    """Matrices that cut out a box and stretch it to the whole picture.
 
     Args:
         sides_yx: Sides of the box as fractions of the image's, in (0, 1], shape (..., 2).
-        positions_yx: Where the box lies within the room it has: 0 at the top or left, 1 at the bottom or
-            right, shape (..., 2).
+        positions_yx: Position of the box: 0 at the top or left edge, 1 at the bottom or right, shape (..., 2).
 
     Returns:
         Shape (..., 3, 3), dtype of `sides_yx`.
@@ -90,13 +89,12 @@ def crop_matrix(sides_yx: torch.Tensor, positions_yx: torch.Tensor) -> torch.Ten
 
 
 def crop_sides(areas: torch.Tensor, stretches: torch.Tensor, max_ratio: float = 4 / 3) -> torch.Tensor:
-    """Sides of boxes of a given area whose aspect ratio stays within `max_ratio` and which fit into the
-    image.
+    """Sides of boxes of a given area that fit into the image, with an aspect ratio up to `max_ratio`.
 
     Args:
         areas: Fractions of the image's area, in (0, 1], shape (...).
-        stretches: From -1 (the tallest box allowed) over 0 (a square) to 1 (the widest), shape (...).
-        max_ratio: The longer side over the shorter, at most.
+        stretches: From -1 (the tallest valid box) over 0 (a square) to 1 (the widest), shape (...).
+        max_ratio: Largest ratio of the longer to the shorter side.
 
     Returns:
         Fractions of the image's sides, shape (..., 2), yx.
@@ -109,14 +107,7 @@ def crop_sides(areas: torch.Tensor, stretches: torch.Tensor, max_ratio: float = 
 
 
 def compose(matrices: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The one matrix that does what all do in turn, the first one first.
-
-    Args:
-        matrices: At least one, each of shape (..., 3, 3).
-
-    Returns:
-        Shape (..., 3, 3).
-    """
+    """The product of matrices, shape (..., 3, 3), for transforms in order; at least one matrix."""
     product = matrices[0]
     for matrix in matrices[1:]:
         product = product @ matrix
@@ -124,16 +115,16 @@ def compose(matrices: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def pooling_levels(matrices: torch.Tensor, size_in_px: int, size_out_px: int) -> torch.Tensor:
-    """How often an image is halved before `warp` samples it: the rounded log2 of the minification.
+    """Number of halvings before `warp` samples an image: the rounded log2 of the minification.
 
-    Bilinear sampling reads four pixels and skips the others when an image shrinks, which turns fine
-    chromatin into false texture. Averages over 2 × 2, 4 × 4, ... pixels leave at most a factor sqrt(2) to
-    the sampler, and make a plain halving exactly the mean over 2 × 2 pixels.
+    Bilinear sampling skips pixels of a shrinking image, which turns fine chromatin into false texture. Averages over
+    2 × 2, 4 × 4, ... pixels leave at most a factor sqrt(2) to the sampler, and make an exact halving the mean over
+    2 × 2 pixels.
 
     Args:
         matrices: Shape (N, 3, 3).
-        size_in_px: Side of the images sampled from.
-        size_out_px: Side of the images asked for.
+        size_in_px: Side of the source images.
+        size_out_px: Side of the result.
 
     Returns:
         Shape (N,), int64, on the device of `matrices`.
@@ -150,8 +141,7 @@ def halve(images: torch.Tensor) -> torch.Tensor:
         images: Shape (N, C, H, H), floating.
 
     Returns:
-        Shape (N, C, H / 2, H / 2); an odd side ends at (H + 1) / 2, with windows that overlap, so that the picture
-        stays where it is.
+        Shape (N, C, H / 2, H / 2); an odd side becomes (H + 1) / 2, with overlapping windows that avoid a shift.
     """
     if images.shape[-1] % 2:
         side = images.shape[-1] // 2 + 1
@@ -162,25 +152,18 @@ def halve(images: torch.Tensor) -> torch.Tensor:
 
 
 def side_at(size_px: int, levels: torch.Tensor) -> torch.Tensor:
-    """Side of an image that was halved.
-
-    Args:
-        levels: How often it is halved (`pooling_levels`), shape (N,).
-
-    Returns:
-        Shape (N,), int64.
-    """
-    # Halving rounds up each time, which is rounding up once.
+    """Side of images after `levels` halvings (`pooling_levels`), shape (N,), int64."""
+    # Rounding up at each halving equals rounding up once.
     return -torch.div(-size_px, 2**levels, rounding_mode="floor")
 
 
 def pixel_matrices(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_px: int) -> torch.Tensor:
-    """The same maps between indices of pixels, whole numbers at the pixels' centers: OpenCV's convention.
+    """The maps between pixel indices, which are whole numbers at pixel centers: OpenCV's convention.
 
     Args:
         matrices: Normalized, output to input, shape (N, 3, 3).
-        sizes_in_px: Side of each image sampled from, shape (N,).
-        size_out_px: Side of the images asked for.
+        sizes_in_px: Side of each source image, shape (N,).
+        size_out_px: Side of the result.
 
     Returns:
         Shape (N, 2, 3), float64: (x, y, 1) of the output to (x, y) of the input.
@@ -197,15 +180,15 @@ def pixel_matrices(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_p
 
 
 def margins(matrices: torch.Tensor, sizes_in_px: torch.Tensor, size_out_px: int) -> torch.Tensor:
-    """How far a warp reaches over the edges of its image.
+    """Pixels beyond the image that a warp reads, at each edge.
 
     Args:
         matrices: `pixel_matrices`, shape (N, 2, 3).
-        sizes_in_px: Side of each image sampled from, shape (N,).
-        size_out_px: Side of the images asked for.
+        sizes_in_px: Side of each source image, shape (N,).
+        size_out_px: Side of the result.
 
     Returns:
-        Pixels beyond the top, bottom, left and right edge that bilinear sampling reads, shape (N, 4), int64.
+        Pixels beyond the top, bottom, left and right edge, shape (N, 4), int64.
     """
     last = size_out_px - 1
     corners = torch.tensor([[0, last, 0, last], [0, 0, last, last], [1, 1, 1, 1]], dtype=matrices.dtype)
@@ -222,19 +205,18 @@ def warp(
     size_px: int,
     levels: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Resamples every image by its own matrix: bilinear, pixels beyond the edge mirrored at the edge.
+    """Images resampled by their own matrices: bilinear, mirrored at the edge.
 
-    The border is the half-sample reflection (``dcba|abcd|dcba``), which repeats the picture without a seam;
-    images that shrink are averaged first (see `pooling_levels`).
+    The border is the half-sample reflection (``dcba|abcd|dcba``), which has no seam. Shrinking images are averaged
+    first (`pooling_levels`).
 
     Args:
         images: Shape (N, C, H, W), square, uint8 or floating.
         matrices: Shape (N, 3, 3), on any device, output to input.
-        levels: `pooling_levels`, if the caller has them already: asking a GPU for them would wait for it.
+        levels: Known `pooling_levels`, to avoid waiting for a GPU.
 
     Returns:
-        Shape (N, C, size_px, size_px), float32: 0..1 for uint8 input (divided by 255), else the input's
-        range.
+        Shape (N, C, size_px, size_px), float32: 0..1 for uint8 input (divided by 255), else the input's range.
     """
     if levels is None:
         levels = pooling_levels(matrices, images.shape[-1], size_px).tolist()
@@ -260,7 +242,7 @@ def _sample(source: torch.Tensor, matrices: torch.Tensor, size_px: int, level: i
 
 
 def _sampling_grid(matrices: torch.Tensor, size_px: int) -> torch.Tensor:
-    # F.affine_grid builds the same grid with a matrix product, several times slower on a CPU.
+    # F.affine_grid builds an equal grid with a matrix product, several times slower on a CPU.
     centers = (torch.arange(size_px, device=matrices.device, dtype=torch.float32) * 2 + 1) / size_px - 1
     along_x = matrices[:, :2, 0, None] * centers
     along_y = matrices[:, :2, 1, None] * centers + matrices[:, :2, 2, None]

@@ -1,7 +1,7 @@
-"""Kernels of `with_triton`: a launch for all images, in which each does what its own row of the table says.
+"""Triton kernels of `with_triton`: one launch for all images, each controlled by its row of a table.
 
-A row holds the matrix (9), how often the image is halved before it is sampled, what it does in each step, where its
-pixels are in each, and what the operations drew.
+A row holds the matrix (9), the number of halvings, the operation of each step, the buffers of each step, and the
+operations' parameters.
 """
 
 import triton
@@ -26,12 +26,12 @@ _LEVEL, _FIRST_STEP = tl.constexpr(LEVEL), tl.constexpr(FIRST_STEP)
 _READS, _WRITES = tl.constexpr(READS_VIEWS), tl.constexpr(WRITES_VIEWS)
 _TINY = tl.constexpr(1e-9)
 _DARKEST = tl.constexpr(DARKEST)
-_OF_RED, _OF_GREEN, _OF_BLUE = (tl.constexpr(share) for share in LUMA)
+_OF_RED, _OF_GREEN, _OF_BLUE = (tl.constexpr(weight) for weight in LUMA)
 
 
 @triton.jit(do_not_specialize=["width"])
 def warp(images, table, warped, width, SIDE: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr):
-    """`geometry.warp` of uint8 images, 0..1, whose side halves evenly as often as it has to."""
+    """`geometry.warp` of uint8 images to 0..1, for sides that halve evenly as often as needed."""
     image, place = tl.program_id(0).to(tl.int64), tl.program_id(1) * TILE + tl.arange(0, TILE)
     own, inside = table + image * width, place < SIZE * SIZE
     across = ((place % SIZE) * 2 + 1).to(tl.float32) / SIZE - 1
@@ -58,7 +58,7 @@ def warp(images, table, warped, width, SIDE: tl.constexpr, SIZE: tl.constexpr, T
 def gray_means(
     warped, views, table, grays, step, num_steps, width, column, SIZE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Mean gray of the brightened image, where the contrast changes in this step."""
+    """Mean gray of the brightened image, for images whose contrast changes in this step."""
     image = tl.program_id(0).to(tl.int64)
     own = table + image * width
     if tl.load(own + _FIRST_STEP + step).to(tl.int32) == _BRIGHTNESS_CONTRAST:
@@ -94,7 +94,7 @@ def change(
     noise, hue_saturation, brightness_contrast, blur, hed,
     RADIUS: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """One step of every image. The names of operations are the first columns of what they drew."""
+    """One step of every image; arguments named like operations are the first columns of their parameters."""
     image, place = tl.program_id(0).to(tl.int64), tl.program_id(1) * TILE + tl.arange(0, TILE)
     own, inside = table + image * width, place < SIZE * SIZE
     code = tl.load(own + _FIRST_STEP + step).to(tl.int32)
@@ -134,7 +134,7 @@ def change(
 
 @triton.jit
 def _mirrored(normalized, side):
-    """Position among the pixels of a side, from -1..1; what lies beyond an edge is mirrored at it."""
+    """Pixel position on a side, from -1..1, mirrored at the edges."""
     at = tl.abs(((normalized + 1) * side - 1) * 0.5 + 0.5)
     turns = tl.floor(at / side)
     rest = at - turns * side
@@ -144,7 +144,7 @@ def _mirrored(normalized, side):
 
 @triton.jit
 def _mean(plane, row, column, level, SIDE: tl.constexpr, inside):
-    """Of the pixels that are one pixel of the image halved so often."""
+    """Mean of the source pixels under one pixel of the halved image."""
     block = 1 << level
     total = tl.zeros(row.shape, tl.float32)
     number = 0
@@ -179,7 +179,7 @@ def _with_noise(red, green, blue, own, normals, place, inside, SIZE: tl.constexp
 
 @triton.jit
 def _turned(red, green, blue, own):
-    """Hue and saturation: `HueSaturation.with_torch` says how."""
+    """Shifted hue and saturation, by the formula of `HueSaturation.with_torch`."""
     hue, ratio = tl.load(own), tl.load(own + 1)
     value = tl.maximum(tl.maximum(tl.maximum(red, green), blue), _TINY)
     lowest = tl.minimum(tl.minimum(red, green), blue)
@@ -204,7 +204,7 @@ def _turned(red, green, blue, own):
 
 @triton.jit
 def _restained(red, green, blue, own):
-    """Stains: `hed_map` says how."""
+    """Changed stains, by the formula of `hed_map`."""
     red = tl.log(tl.maximum(red, _DARKEST))
     green = tl.log(tl.maximum(green, _DARKEST))
     blue = tl.log(tl.maximum(blue, _DARKEST))
@@ -216,7 +216,7 @@ def _restained(red, green, blue, own):
 
 @triton.jit
 def _blurred(plane, own, place, inside, RADIUS: tl.constexpr, SIZE: tl.constexpr):
-    """Rows within rows of the kernel; beyond the edge the picture is mirrored, the edge not repeated."""
+    """Separable blur; the picture is mirrored beyond the edge without repeating it."""
     row, column = place // SIZE, place % SIZE
     total = tl.zeros(place.shape, tl.float32)
     for down in range(-RADIUS, RADIUS + 1):

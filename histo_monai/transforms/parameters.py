@@ -1,4 +1,4 @@
-"""What one drawing of a policy decides, before any pixel is touched."""
+"""Random parameters of views, sampled before any pixel changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from histo_monai.transforms.sequence import UNUSED, compose_in_sequence, packed
 
 @dataclass(frozen=True)
 class ViewParameters:
-    """One drawing of one view of each patch, all on the CPU: N samples of S patches.
+    """Random parameters of one view of each patch, on the CPU, for N samples of S patches.
 
     Attributes:
         matrices: The composed geometry, output to input, shape (N, S, 3, 3), float64.
         schedule: Numbers of `operations` in order of application, shape (N, steps), and `UNUSED` at the end.
-        operations: The photometric operations of the policy.
-        parameters: What each of them drew, shape (N, S, k), float64.
+        operations: The policy's photometric operations.
+        parameters: Parameters of each operation, shape (N, S, k), float64.
         noise_seed: Seed of the pixel noise.
     """
 
@@ -30,11 +30,7 @@ class ViewParameters:
 
     @classmethod
     def of_geometry(cls, matrices: torch.Tensor) -> "ViewParameters":
-        """A warp and nothing else.
-
-        Args:
-            matrices: Output to input, shape (N, S, 3, 3), float64.
-        """
+        """Parameters of a pure warp; `matrices` map output to input, shape (N, S, 3, 3), float64."""
         return cls(matrices, np.empty((len(matrices), 0), np.int64), (), (), noise_seed=0)
 
     @classmethod
@@ -47,16 +43,15 @@ class ViewParameters:
         noise_seed: int = 0,
         base: torch.Tensor | None = None,
     ) -> "ViewParameters":
-        """Views to which each sample's operations are applied in its order.
+        """Parameters of views with each sample's own schedule.
 
-        The geometric ones are composed, in their order, into one warp, which comes first; the photometric ones
-        follow in their order.
+        Geometric operations are composed in order into one warp, followed by the photometric ones in order.
 
         Args:
-            drawn: What each of them drew.
+            drawn: Sampled parameters of each operation.
             schedule: Shape (N, steps): numbers of `operations`, or `UNUSED`.
             noise_seed: Seed of the pixel noise.
-            base: Geometry before everything else, shape (N, S, 3, 3); none where it is None.
+            base: Geometry before all operations, shape (N, S, 3, 3), or None.
         """
         geometric = [number for number, one in enumerate(operations) if isinstance(one, Geometric)]
         matrices = [drawn[number] for number in geometric]
@@ -77,10 +72,7 @@ class ViewParameters:
         )
 
     def rows(self, samples: slice) -> "ViewParameters":
-        """The parameters of some of the samples: what one of several processes needs of its batch.
-
-        Everything but the noise is as in the whole batch; the noise has a seed of its own for each start.
-        """
+        """The parameters of some samples, for one of several processes; only the noise seed depends on the start."""
         return ViewParameters(
             self.matrices[samples],
             self.schedule[samples],
@@ -90,7 +82,7 @@ class ViewParameters:
         )
 
     def patch_schedule(self) -> np.ndarray:
-        """The schedule of every patch: that of its sample, shape (N S, steps)."""
+        """The schedule of every patch, from its sample, shape (N S, steps)."""
         return self.schedule.repeat(self.matrices.shape[1], axis=0)
 
     def needs_normals(self) -> bool:
@@ -101,24 +93,24 @@ class ViewParameters:
 
 @dataclass(frozen=True)
 class PairParameters:
-    """One drawing of two views of each patch: row i of both belongs to row i of the batch.
+    """Random parameters of two views of each patch.
 
     Attributes:
-        weak: The base crop and flip.
-        strong: The same, with operations on top.
+        weak: Base crop and flip.
+        strong: The weak geometry with further operations.
     """
 
     weak: ViewParameters
     strong: ViewParameters
 
     def rows(self, samples: slice) -> "PairParameters":
-        """The parameters of some of the samples (`ViewParameters.rows`)."""
+        """The parameters of some samples (`ViewParameters.rows`)."""
         return PairParameters(self.weak.rows(samples), self.strong.rows(samples))
 
 
 def _renumbered(schedule: np.ndarray, chosen: Sequence[int], num_operations: int) -> np.ndarray:
-    """The schedule in numbers of `chosen`; all others are `UNUSED`."""
-    # The last place is that of UNUSED, -1.
+    """The schedule renumbered to the indices of `chosen`; others become `UNUSED`."""
+    # The last entry is for UNUSED, -1.
     number = np.full(num_operations + 1, UNUSED)
     number[list(chosen)] = np.arange(len(chosen))
     return number[schedule]

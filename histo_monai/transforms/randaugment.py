@@ -1,4 +1,4 @@
-"""Weak and strong views of the same image: RandAugment on top of a shared base crop."""
+"""Weak and strong views of an image: RandAugment after a common base crop."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
@@ -42,11 +42,11 @@ STRONG: tuple[Operation, ...] = (
     Blur(OddSteps(5, 7)),
     Hed(factor=SignedRamp(0, 0.035), shift=SignedRamp(0, 0.035)),
 )
-"""What RandAugment draws from: the distance from no change grows linearly with the magnitude, up to the end of the
-paper's range at 10; the kernel of the blur is 5 up to magnitude 5 and 7 above; the flip has no strength."""
+"""Operations of RandAugment. The distance from no change grows linearly with the magnitude, up to the paper's limit at
+10; the blur kernel is 5 up to magnitude 5 and 7 above; the flip has no strength."""
 
 KERNEL_MPP = 0.25
-"""µm/px of the paper's patches, in whose pixels it counts the kernel of its blur."""
+"""Resolution of the paper's patches, µm/px, whose pixels measure its blur kernel."""
 
 
 def strong_operations(
@@ -58,28 +58,28 @@ def strong_operations(
     mpp: float | None = None,
     kernel_mpp: float | None = KERNEL_MPP,
 ) -> tuple[Operation, ...]:
-    """`STRONG` with other settings; without any, `STRONG` itself.
+    """The operations of `STRONG` with other settings.
 
     Args:
-        names: Which of the operations, in any order; None for all ten.
-        limits: Names of operations whose signed magnitudes are limits, within which values are drawn uniformly
-            (`RampLimit`), as in the pretraining; those of others are the values themselves, with a random sign.
-        affine_scale: Departure of the affine magnification from 1, where magnitude 0 would lie and at 10.
-        hue: The same of hue, fraction of a full turn, half a turn at most.
+        names: Selected operations, in any order; None: all ten.
+        limits: Operations whose signed magnitudes are limits of a uniform distribution (`RampLimit`), as in the
+            pretraining; others use the magnitude as the value, with a random sign.
+        affine_scale: Distance of the affine magnification from 1 at magnitudes 0 and 10.
+        hue: Distance of hue from no change at magnitudes 0 and 10, fraction of a full turn, at most half a turn.
         mpp: µm/px of the views; None: unknown.
-        kernel_mpp: µm/px at which the kernel of the blur counts, so that it is the same in µm at any `mpp`. The kernel
-            counts pixels of the views where this or `mpp` is None.
+        kernel_mpp: µm/px of the blur kernel's pixels, for an equal blur in µm at any `mpp`. If this or `mpp` is None,
+            the kernel counts view pixels.
 
     Raises:
-        InputError: A name is not that of an operation, or a number is outside its range.
+        InputError: A name is unknown, or a number is outside its range.
     """
     known = {operation.name: operation for operation in STRONG}
     chosen = tuple(known) if names is None else tuple(names)
     for name in (*chosen, *limits):
         if name not in known:
-            raise InputError(f"strong operations: one of {', '.join(known)} expected, got {name}")
+            raise InputError(f"strong operations: got {name}. Fix: use {', '.join(known)}.")
     if len(set(chosen)) < len(chosen):
-        raise InputError(f"strong operations: each once expected, got {', '.join(chosen)}")
+        raise InputError(f"strong operations: got {', '.join(chosen)}. Fix: name each once.")
     check_range("hue", hue, 0, 0.5)
     check_range("affine_scale", affine_scale, 0, 0.99)
     changed: dict[str, dict[str, Any]] = {
@@ -99,37 +99,33 @@ def strong_operations(
 
 
 class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Tensor]]):
-    """Two views of each image: a weak one for the teacher, a strong one for the student (paper, section
-    "Implementation details", consistency training).
+    """A weak view for the teacher and a strong view for the student (paper, section "Implementation details").
 
-    Weak: a random crop stretched back to `size_px`, and a horizontal flip with probability one half: one warp.
-    Strong: **the same crop and flip of the same image**, and then `n_aug` of the ten operations of `STRONG`, in random
-    order, each with a magnitude of its own. Row i of both results comes from row i of the batch, and both warps
-    are drawn from one base: nothing is shuffled that could be paired wrongly. As in `PretrainAugmentation` all
-    geometry is one warp, which comes first; the S patches of a sample share operations and order.
+    Weak: a random crop stretched back to `size_px`, and a horizontal flip with probability one half, as one warp.
+    Strong: the weak view's crop and flip, then `n_aug` of the ten operations of `STRONG`, in random order, each with
+    its own magnitude. Row i of both views comes from row i of the batch. As in `PretrainAugmentation` all geometry is
+    one warp, which comes first; the S patches of a sample have equal operations in equal order.
 
-    Reading of the paper where it leaves room:
-        * n_aug operations are drawn uniformly **without replacement**. RandAugment (Cubuk et al. 2020) draws with
-          replacement; here all geometry is one warp, and the same operation twice would mostly be that operation
-          once, stronger or weaker than any magnitude says (two flips are none). The paper is silent.
+    Interpretation of the paper where it is ambiguous:
+        * n_aug operations are sampled uniformly **without replacement**. RandAugment (Cubuk et al. 2020) samples with
+          replacement; in one warp, a repeated operation would act as one of another strength (two flips cancel).
         * magnitude m is the distance from no change, the sign is random (`SignedRamp`): rotation ± 90° m / 10,
           scale 1 ± 0.2 m / 10, crop to 1 - 0.3 m / 10 of the area at a random place, noise of sigma 0.1 m / 10,
-          brightness and contrast 1 ± 0.2 m / 10, stains ± 0.035 m / 10. Those of the pretraining at magnitude 10.
+          brightness and contrast 1 ± 0.2 m / 10, stains ± 0.035 m / 10. Magnitude 10 gives the pretraining's limits.
         * affine "translation limit 0.01-0.1, scale limit 0.51-0.60, rotation 90°": limits at magnitude 1 and 10,
           read as in pretraining: shift ± 0.01 to ± 0.1 of the side per axis, magnification 1 ± 0.51 to 1 ± 0.60
           (0.4 to 1.6), rotation ± 90° m / 10. So affine is a strong operation even at magnitude 1.
-        * "HSV intensity ratio between [-1, 1]": of saturation the ratio of Tellez et al. 2019, -1 is gray, +1 is
-          S (2 - S); of hue, ± 1 reaches the opposite hue, half a turn, the farthest there is (a full turn would
-          change nothing). Their signs are separate; over all signs the change grows with m, though gray, where
-          saturation -1 ends, has no hue left to turn.
+        * "HSV intensity ratio between [-1, 1]": for saturation the ratio of Tellez et al. 2019, -1 is gray, +1 is
+          S (2 - S); for hue, ± 1 is half a turn, the opposite hue (a full turn would change nothing). The signs are
+          independent. At saturation -1, gray has no hue to change.
         * random crop: the area of `PretrainAugmentation`, aspect ratio within 3/4-4/3.
 
     Args:
         size_px: Side of the views, with `STRONG` at least 4 (the largest blur mirrors 3 pixels).
-        n_aug: Operations of a strong view, from 1 to all there are.
-        magnitudes: Smallest and largest, whole numbers in 1..10, drawn uniformly.
-        crop_area: Smallest and largest fraction of the area in the base crop.
-        operations: What strong views are drawn from: `STRONG`, or other `strong_operations`.
+        n_aug: Operations of a strong view, at least 1.
+        magnitudes: Smallest and largest, whole numbers in 1..10, sampled uniformly.
+        crop_area: Smallest and largest area fraction of the base crop.
+        operations: `STRONG`, or other `strong_operations`.
 
     Raises:
         InputError: A number is outside its range.
@@ -152,7 +148,7 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
         self.flip = Flip(prob=0.5)
 
     def randomize(self, num_samples: int, num_scales: int) -> PairParameters:
-        """Draws the parameters of one batch from `self.R`: see `Augmentation.randomize`.
+        """Parameters of one batch, sampled from `self.R`.
 
         Operations, signs and places depend neither on `n_aug` (fewer are the first of more) nor on `magnitudes`.
         """
@@ -160,7 +156,7 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
         base = self.crop.draw(source) @ self.flip.draw(source)
         schedule = draw_distinct(self.R, num_samples, len(self.operations), self.n_aug)
         lowest, highest = self.magnitudes
-        # One draw of a fixed length: RandomState.randint takes as many as it needs.
+        # A fixed number of random values: RandomState.randint uses a variable number.
         uniform = self.R.uniform(size=(len(self.operations), *source.shape))
         magnitudes = lowest + np.floor(uniform * (highest + 1 - lowest))
         drawn = [
@@ -172,14 +168,14 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
         return PairParameters(ViewParameters.of_geometry(base), strong)
 
     def apply(self, patches: torch.Tensor, drawn: PairParameters) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both views with parameters that are drawn already.
+        """Weak and strong view from sampled parameters.
 
         Args:
             patches: Shape (N, S, 3, H, H), uint8, not modified.
-            drawn: From `randomize` with the same N and S.
+            drawn: Result of `randomize` with equal N and S.
 
         Returns:
-            Weak and strong, each of shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
+            Two tensors, each of shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
         """
         weak, strong = render(patches, [drawn.weak, drawn.strong], self.size_px)
         return weak, strong
@@ -190,7 +186,7 @@ def _changed(operation: Any, changes: dict[str, Any]) -> Operation:
 
 
 def _within_limits(operation: Any) -> Operation:
-    """The operation with limits instead of signed values."""
+    """An operation with uniform limits in place of signed values."""
     values = {field.name: getattr(operation, field.name) for field in fields(operation)}
     signed = {name: value for name, value in values.items() if type(value) is SignedRamp}
     limits = {name: RampLimit(value.start, value.end, value.center) for name, value in signed.items()}

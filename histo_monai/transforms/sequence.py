@@ -1,4 +1,4 @@
-"""Different operations for different samples of a batch, each sample's own in its own order."""
+"""Schedules of operations: each sample of a batch has its own operations in its own order."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from histo_monai.transforms import geometry
 from histo_monai.utils.transfer import sent
 
-# (images (n, 3, H, W), this operation's parameters (n, k)) -> images
+# (images (n, 3, H, W), the operation's parameters (n, k)) -> images
 Apply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 UNUSED = -1
@@ -18,12 +18,12 @@ UNUSED = -1
 def draw_schedule(
     random_state: np.random.RandomState, num_samples: int, num_operations: int, prob: float
 ) -> np.ndarray:
-    """Draws which operations each sample gets, each with probability `prob`, and in which order, uniformly.
+    """Random schedules: each operation with probability `prob`, in uniformly random order.
 
     Args:
         num_samples: N.
         num_operations: K.
-        prob: Of each operation, independently.
+        prob: Probability of each operation, independently.
 
     Returns:
         Shape (N, K), int64: numbers of operations in order of application, `UNUSED` for a step without one.
@@ -36,10 +36,10 @@ def draw_schedule(
 def draw_distinct(
     random_state: np.random.RandomState, num_samples: int, num_operations: int, count: int
 ) -> np.ndarray:
-    """Draws `count` different operations for each sample, uniformly, in random order.
+    """Random schedules of `count` different operations, in uniformly random order.
 
     Args:
-        random_state: Source of randomness; how much of it is used does not depend on `count`.
+        random_state: Its use does not depend on `count`.
         num_samples: N.
         num_operations: K.
         count: At most K.
@@ -51,15 +51,15 @@ def draw_distinct(
 
 
 def packed(schedule: np.ndarray, nothing: int = UNUSED) -> np.ndarray:
-    """A schedule, shape (N, steps), with the steps that are `nothing` at the end; the others keep their order."""
+    """A schedule, shape (N, steps), with steps equal to `nothing` moved to the end, in stable order."""
     return np.take_along_axis(schedule, np.argsort(schedule == nothing, axis=1, kind="stable"), axis=1)
 
 
 def compose_in_sequence(matrices: Sequence[torch.Tensor], schedule: np.ndarray) -> torch.Tensor:
-    """The one matrix per patch that does what its sample's geometric operations do in turn.
+    """One matrix per patch: the product of its sample's geometric operations in order.
 
     Args:
-        matrices: Per geometric operation, what it does to each patch, shape (N, S, 3, 3), float64.
+        matrices: Matrices of each geometric operation, shape (N, S, 3, 3), float64.
         schedule: Shape (N, steps), int: the operation of each step; other numbers change nothing.
 
     Returns:
@@ -68,7 +68,7 @@ def compose_in_sequence(matrices: Sequence[torch.Tensor], schedule: np.ndarray) 
     nothing = len(matrices)
     unchanged = torch.eye(3, dtype=torch.float64).expand_as(matrices[0])
     own = np.where((schedule == UNUSED) | (schedule >= nothing), nothing, schedule)
-    # What is nothing goes to the end, and is left out where it is that of all samples.
+    # Empty steps move to the end, and are dropped if they are empty for all samples.
     own = packed(own, nothing)
     own = own[:, : max(1, int((own != nothing).sum(axis=1).max(initial=0)))]
     stacked, samples = torch.stack([*matrices, unchanged]), torch.arange(len(schedule))
@@ -81,15 +81,15 @@ def apply_in_sequence(
     operations: Sequence[Apply],
     parameters: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """Runs every image through its own sequence of operations; what is not scheduled costs nothing.
+    """Images after their own sequences of operations; unscheduled operations cost nothing.
 
-    Images that wait for the same operation are processed together, whichever step it is of theirs. The schedule is
-    looked at on the CPU, and all row numbers travel to the images' device in one transfer.
+    Images with an equal next operation are processed together, at any step. The schedule is evaluated on the CPU, and
+    one transfer moves all row numbers to the images' device.
 
     Args:
         images: Shape (N, 3, H, W), float32. May be overwritten.
         schedule: Shape (N, steps), int: the operation of each step, or `UNUSED`.
-        operations: Each takes some of the images and the same rows of its parameters.
+        operations: Functions of some images and their rows of parameters.
         parameters: Per operation, shape (N, k), on the images' device.
 
     Returns:
@@ -112,9 +112,9 @@ def apply_in_sequence(
 
 
 def _groups(schedule: np.ndarray) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """An operation and the rows that have it next, one after the other: always that which most images wait for.
+    """Operations with the rows that need them next; the operation that most images need comes first.
 
-    A third fewer, and fuller, than step by step: a GPU waits for whoever asks it for one group after the other.
+    This gives a third fewer groups than going step by step, and a GPU is limited by the number of groups.
     """
     num = len(schedule)
     ended = np.concatenate([packed(schedule), np.full((num, 1), UNUSED)], axis=1)

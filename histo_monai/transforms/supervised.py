@@ -1,4 +1,4 @@
-"""The augmentation of labeled images: geometry, and stains where it is asked for."""
+"""Augmentation of labeled images: geometry, and optional stain changes."""
 
 from collections.abc import Sequence
 
@@ -22,10 +22,10 @@ SUPERVISED: tuple[Geometric, ...] = (
 
 
 def stains(most: float) -> tuple[Operation, ...]:
-    """What differs between laboratories and scanners, drawn evenly from up to `most` either way; nothing for 0.
+    """Operations for differences between laboratories and scanners, uniform within ± `most`; empty for 0.
 
-    Concentrations of hematoxylin, eosin and DAB by a factor and by a shift (of optical density; Tellez et al. 2019),
-    brightness and contrast by factors.
+    Concentrations of hematoxylin, eosin and DAB change by a factor and a shift (of optical density; Tellez et al.
+    2019), brightness and contrast by factors.
     """
     if most == 0:
         return ()
@@ -34,27 +34,24 @@ def stains(most: float) -> tuple[Operation, ...]:
 
 
 class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
-    """The augmentation of labeled images, in fine-tuning and in consistency training (paper, section
-    "Implementation details").
+    """Augmentation of labeled images in fine-tuning and consistency training (paper, "Implementation details").
 
     Rotation, scale and random resized crop back to `size_px`, in random order, composed into one affine warp
-    (pixels beyond the edge are mirrored, shrinking averages: see `geometry.warp`). Images of another size are
-    resized by the same warp.
+    (`geometry.warp`), which also resizes images of another size.
 
-    Reading of the paper where it leaves room: all three are always applied, since each range holds "no change"; the
-    crop is that of `PretrainAugmentation`. The S patches of a sample share selection and order, every patch draws
-    its own magnitudes.
+    Interpretation of the paper where it is ambiguous: all three are always applied, since each range contains "no
+    change"; the crop is that of `PretrainAugmentation`. The S patches of a sample have one schedule, and each patch its
+    own magnitudes.
 
     Args:
-        unaugmented_fraction: Share of the samples that come out plain, as models are tested on them
-            (`views.plain_view`): of each batch to one sample, of many batches exactly. The authors' code has one plain
-                view in three.
-        stain_jitter: Largest change of the stains, see `stains`; 0, the paper's: none.
-        operations: What is drawn and scheduled.
+        unaugmented_fraction: Fraction of samples without augmentation, as in tests (`views.plain_view`): exact to one
+            sample per batch, and over many batches. The authors' code has one unaugmented view in three.
+        stain_jitter: Largest change of the stains (`stains`); 0, the paper's value: none.
+        operations: Scheduled operations.
 
     Raises:
-        InputError: `prob`, `unaugmented_fraction` or `stain_jitter` is outside 0..1, or `size_px` too small for one of
-            the operations.
+        InputError: `prob`, `unaugmented_fraction` or `stain_jitter` is outside 0..1, or `size_px` is too small for an
+            operation.
     """
 
     def __init__(
@@ -72,7 +69,7 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         self.unaugmented_fraction = unaugmented_fraction
 
     def randomize(self, num_samples: int, num_scales: int) -> ViewParameters:
-        """Draws selection, order and magnitudes of one batch: see `Augmentation.randomize`."""
+        """Schedules and magnitudes of one batch, sampled from `self.R`."""
         source = self._source(num_samples, num_scales)
         drawn = [operation.draw(source) for operation in self.operations]
         schedule = draw_schedule(self.R, num_samples, len(self.operations), self.prob)
@@ -81,12 +78,12 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         return ViewParameters.scheduled(self.operations, drawn, schedule)
 
     def apply(self, patches: torch.Tensor, drawn: ViewParameters) -> torch.Tensor:
-        """Augments one batch with parameters that are drawn already: see `Augmentation.apply`."""
+        """Views of one batch from sampled parameters."""
         (view,) = render(patches, [drawn], self.size_px)
         return view
 
     def _draw_plain(self, num_samples: int) -> np.ndarray:
-        # Every 1 / share-th of a random order, from a random start.
+        # Every 1 / fraction-th sample of a random order, from a random start.
         places = self.R.rand(num_samples).argsort()
         steps = self.R.rand() + places * self.unaugmented_fraction
         return np.floor(steps + self.unaugmented_fraction) > np.floor(steps)

@@ -1,4 +1,4 @@
-"""Views: from a uint8 batch on a device to the float batch that a network sees."""
+"""Views: uint8 batches on a device -> float batches for a network."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.transforms.sequence import draw_schedule
 
-# The paper's section "Implementation details"; how it is read: `PretrainAugmentation`.
+# The paper's section "Implementation details", interpreted in `PretrainAugmentation`.
 PRETRAINING: tuple[Operation, ...] = (
     Rotate(Uniform(-90, 90)),
     Scale(Uniform(0.8, 1.2)),
@@ -55,31 +55,30 @@ def plain_view(patches: torch.Tensor, size_px: int) -> torch.Tensor:
 
 
 class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):
-    """The augmentation of self-supervised pretraining (paper, section "Implementation details").
+    """Augmentation of self-supervised pretraining (paper, section "Implementation details").
 
-    Ten operations, "applied in sequence by randomly selecting them": each sample draws which of them it
-    gets (each with probability `prob`) and in which order. The S patches of a sample share selection and
-    order; every patch draws its own magnitudes. The geometric operations are composed, in their order, into
-    one affine warp (pixels beyond the edge are mirrored, shrinking averages: see `geometry.warp`), which
-    comes first; the photometric ones follow in their order.
+    Ten operations, "applied in sequence by randomly selecting them": each sample has its own random selection (each
+    operation with probability `prob`) and order. The S patches of a sample have one schedule, and each patch its own
+    magnitudes. The geometric operations are composed in order into one affine warp (`geometry.warp`), which comes
+    first; the photometric ones follow in order.
 
-    Reading of the paper where it leaves room:
+    Interpretation of the paper where it is ambiguous:
         * rotation, scale, affine: about the patch's center. Scale is the magnification (1.2 enlarges);
           "affine scale 0.5" is 1 ± 0.5, the shift is a fraction of the side, per axis.
-        * random resized crop: 0.7-1.0 of the area (the range the paper gives for MoCo's crop; silent here),
+        * random resized crop: 0.7-1.0 of the area (the paper's range for MoCo's crop; silent here),
           aspect ratio within 3/4-4/3, stretched back.
         * hue: ± 0.1 of a full turn. Saturation: the ratio of Tellez et al. 2019, -1 is gray, +1 is S (2 - S).
         * brightness, contrast: factors 1 ± 0.2, brightness first.
-        * blur: Gaussian, odd kernel drawn uniformly.
+        * blur: Gaussian, uniformly random odd kernel.
         * HED: concentration of each stain times (1 ± 0.035) plus ± 0.035 optical density (base 10); Tellez
           et al. perturb by a factor and a shift.
 
     Args:
-        prob: Of each operation. The paper gives none; one half is what its authors' library defaults to.
-        operations: What is drawn and scheduled.
+        prob: Probability of each operation. The paper gives none; one half is the default of its authors' library.
+        operations: Scheduled operations.
 
     Raises:
-        InputError: `prob` is no probability, or `size_px` too small for one of the operations.
+        InputError: `prob` is no probability, or `size_px` is too small for an operation.
     """
 
     def __init__(
@@ -88,13 +87,13 @@ class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):
         super().__init__(size_px, operations, prob)
 
     def randomize(self, num_samples: int, num_scales: int) -> ViewParameters:
-        """Draws selection, order and magnitudes of one batch: see `Augmentation.randomize`."""
+        """Schedules and magnitudes of one batch, sampled from `self.R`."""
         schedule = draw_schedule(self.R, num_samples, len(self.operations), self.prob)
         source = self._source(num_samples, num_scales)
         drawn = [operation.draw(source) for operation in self.operations]
         return ViewParameters.scheduled(self.operations, drawn, schedule, noise_seed=self._noise_seed())
 
     def apply(self, patches: torch.Tensor, drawn: ViewParameters) -> torch.Tensor:
-        """Augments one batch with parameters that are drawn already: see `Augmentation.apply`."""
+        """Views of one batch from sampled parameters."""
         (view,) = render(patches, [drawn], self.size_px)
         return view

@@ -1,11 +1,10 @@
-"""Execution of a drawing on the CPU: one patch after the other through OpenCV, what a core's cache wants.
+"""Execution of an augmentation on the CPU, patch by patch with OpenCV.
 
-Tests hold the warp against that of `geometry`, and the two executions of every operation against each other.
-OpenCV's kernels are vectorized for interleaved pixels, which makes them two to four times as fast as torch's on planes,
-and one patch with its temporaries stays in the cache.
+OpenCV's kernels are vectorized for interleaved pixels and two to four times as fast as torch's on planes. One patch
+with its temporaries stays in a core's cache.
 
-On the caller's thread alone: two threads of Python took longer than one (1.0 against 0.5 ms per patch of
-256 px), because kernels of some 20 µs make them wait for the interpreter's lock after each.
+Everything runs on the caller's thread. Two Python threads took longer than one (1.0 against 0.5 ms per patch of 256
+px), because they wait for the interpreter's lock after each kernel of some 20 µs.
 """
 
 import threading
@@ -28,15 +27,15 @@ end_opencv_threads_before_forks()
 
 
 class Plan(NamedTuple):
-    """What is done to each of some patches.
+    """Parameters of each patch, as Python and NumPy values.
 
     Attributes:
         matrices: Pixels of the view to pixels of the halved patch, shape (n, 2, 3), float64.
-        levels: How often each is halved.
-        margins: What `geometry.margins` says, four numbers each.
-        schedule: Of each, numbers of `operations` in order, and `UNUSED`.
+        levels: Number of halvings.
+        margins: `geometry.margins`, four numbers each.
+        schedule: Numbers of `operations` in order, and `UNUSED`.
         operations: `Photometric.with_opencv` of each operation.
-        parameters: Of each operation, what it drew for each patch.
+        parameters: Parameters of each operation for each patch.
     """
 
     matrices: NDArray[np.float64]
@@ -50,7 +49,7 @@ class Plan(NamedTuple):
 def augment(
     patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
-    """One view of each patch, see `augment_views`."""
+    """One view of each patch (`augment_views`)."""
     return augment_views(patches, [drawn], [noise_pool], size_px)[0]
 
 
@@ -60,12 +59,12 @@ def augment_views(
     noise_pools: Sequence[torch.Tensor],
     size_px: int,
 ) -> list[torch.Tensor]:
-    """Warps each patch and runs it through its own photometric operations, once for each view.
+    """Views of each patch: warped, then changed by its own photometric operations.
 
     Args:
         patches: Shape (N S, 3, H, H), uint8, on the CPU, not modified.
-        drawings: Parameters of these N samples of S patches, for each view.
-        noise_pools: Standard normal values on the CPU (`operations.noise`), for each view.
+        drawings: Parameters of the N samples of S patches, one per view.
+        noise_pools: Standard normal values on the CPU (`operations.noise`), one per view.
 
     Returns:
         For each view shape (N S, 3, size_px, size_px), float32, 0..1.
@@ -81,7 +80,7 @@ def augment_views(
 
 
 def plan(drawn: ViewParameters, side_px: int, size_px: int) -> Plan:
-    """What a drawing does to patches of `side_px` for views of `size_px`."""
+    """The plan for patches of `side_px` and views of `size_px`."""
     matrices = drawn.matrices.flatten(0, 1)
     levels = geometry.pooling_levels(matrices, side_px, size_px)
     sides = geometry.side_at(side_px, levels)
@@ -102,18 +101,18 @@ def make(
     normals: Sequence[Pixels],
     views: Sequence[NDArray[np.float32]],
 ) -> None:
-    """Writes one view or more of each patch.
+    """Write the views of each patch.
 
     Args:
-        plans: Of the patches, one for each of the views.
+        plans: One per view.
         sources: Shape (n, 3, H, H).
-        normals: Standard normal values for each.
-        views: Shape (n, 3, P, P) each; written.
+        normals: Standard normal values, one pool per view.
+        views: Shape (n, 3, P, P) each; overwritten.
     """
     buffers = Buffers.of(views[0].shape[-1])
     with _opencv_on_the_callers_thread():
         for row, (red, green, blue) in enumerate(sources):
-            # Four channels, one of them idle: OpenCV's warp and halving take half the time that they need for three.
+            # Four channels, one idle: OpenCV warps and halves four channels in half the time of three.
             source = cv2.merge([red, green, blue, blue]).astype(np.float32)
             for plan, pool, of_view in zip(plans, normals, views, strict=True):
                 _warp(buffers, source, plan.matrices[row], plan.levels[row], plan.margins[row])
@@ -129,10 +128,10 @@ _opencv_users: list[int] = []
 
 @contextmanager
 def _opencv_on_the_callers_thread() -> Iterator[None]:
-    """Keeps OpenCV from starting threads of its own, and leaves its setting as it was.
+    """Limit OpenCV to the caller's thread, and restore its setting.
 
-    Patches are too small to share, and threads that exist when loader workers are forked are missing in these:
-    OpenCV would wait for them for ever.
+    Patches are too small for several threads. Threads that exist before a fork are missing in loader workers, where
+    OpenCV would wait for them forever.
     """
     with _opencv_lock:
         _opencv_users.append(cv2.getNumThreads())
@@ -153,7 +152,7 @@ def _warp(
     for _ in range(level):
         source = _halve(source)
     if 0 < max(margins) <= len(source):
-        # Sampling beyond the edge is slow in OpenCV: mirror first, then everything is inside.
+        # Sampling beyond the edge is slow in OpenCV: mirror first, so that all samples lie inside.
         top, bottom, left, right = margins
         mirrored: Any = cv2.copyMakeBorder(source, top, bottom, left, right, cv2.BORDER_REFLECT)
         source, matrix = mirrored, matrix + np.array([[0, 0, left], [0, 0, top]])

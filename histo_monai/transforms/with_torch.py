@@ -1,4 +1,4 @@
-"""Execution of a drawing on any device: whole batches through torch operations, what a GPU wants."""
+"""Execution of an augmentation on any device, in whole batches with torch."""
 
 from functools import partial
 
@@ -13,11 +13,11 @@ from histo_monai.utils.transfer import sent
 def augment(
     patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
-    """Warps all patches, then runs each through its own photometric operations.
+    """Views of all patches: warped, then changed by their own photometric operations.
 
     Args:
         patches: Shape (N S, 3, H, H), uint8, not modified.
-        drawn: Parameters of these N samples of S patches.
+        drawn: Parameters of the N samples of S patches.
         noise_pool: Standard normal values on the CPU (`operations.noise`).
 
     Returns:

@@ -1,6 +1,6 @@
-"""Execution of a drawing on a GPU: a kernel for each step of all images, where `with_torch` has one for each thing.
+"""Execution of an augmentation on a GPU, with one kernel per step for all images.
 
-Asking a GPU for hundreds of small things takes longer than doing them; here it is asked for a dozen.
+Launching hundreds of small kernels takes longer than running them; this module launches a dozen.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from histo_monai.utils.transfer import sent
 _log = logging.getLogger(__name__)
 
 KINDS: tuple[type[Photometric], ...] = (Noise, HueSaturation, BrightnessContrast, Blur, Hed)
-"""What the kernels can do; other operations are `with_torch`."""
+"""Operations of the kernels; others run in `with_torch`."""
 NOTHING, COPY, FIRST_KIND = 0, 1, 2
-"""What an image does in a step: that of `KINDS` has its place there, and `FIRST_KIND` more."""
+"""Codes of an image's step: an operation is its index in `KINDS` plus `FIRST_KIND`."""
 READS_VIEWS, WRITES_VIEWS = 1, 2
-"""Where an image's pixels are: in `views`, or else where they were warped to."""
+"""Flags for the buffer of an image's pixels: `views`, or else the warped images."""
 LEVEL, FIRST_STEP = 9, 10
-"""Columns of a row: before them the matrix; then two for every step, and what the operations drew."""
+"""Columns of a table row: the matrix, the level, two columns per step, and the operations' parameters."""
 _TILE, _TILE_OF_MEANS = 1024, 4096
 
 
 def does(drawn: ViewParameters, device: torch.device) -> bool:
-    """Whether the kernels can execute a drawing.
+    """Whether the kernels can execute these parameters.
 
     Args:
         drawn: Its operations must be of `KINDS`, each once.
-        device: A GPU of NVIDIA's or AMD's, beside which triton is installed.
+        device: A GPU of NVIDIA or AMD, with triton installed.
     """
     kinds = [type(operation) for operation in drawn.operations]
     are_known = set(kinds) <= set(KINDS) and len(set(kinds)) == len(kinds)
@@ -53,7 +53,7 @@ def does(drawn: ViewParameters, device: torch.device) -> bool:
 def augment(
     patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
-    """See `with_torch.augment`; for a drawing that it `does`."""
+    """Views of all patches, as `with_torch.augment` computes them; requires `does`."""
     from histo_monai.transforms import kernels
 
     num, device = len(patches), patches.device
@@ -94,7 +94,7 @@ def augment(
 
 @cache
 def _can_build() -> bool:
-    """Whether there is triton, and the C compiler that it needs; one line if not."""
+    """Whether triton and its C compiler are installed; logs a warning if not."""
     compilers = (os.environ.get("CC"), "cc", "gcc", "clang")
     if importlib.util.find_spec("triton") is None:
         lacks = "triton"
@@ -102,20 +102,20 @@ def _can_build() -> bool:
         lacks = "a C compiler"
     else:
         return True
-    _log.warning("%s is not installed: augmentation on this GPU takes several times as long", lacks)
+    _log.warning("augmentation: %s is not installed; views on this GPU take several times as long", lacks)
     return False
 
 
 def plan(drawn: ViewParameters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What each sample's images do in each step, and where their pixels are.
+    """Codes of each sample's steps, and flags of the buffers.
 
-    All is done in place but the blur, which reads what is around a pixel: until then pixels stay where they were
-    warped to, and it brings them to the views; where there is none, the first step does.
+    All operations work in place except the blur, which reads neighboring pixels. Until the blur, pixels stay in the
+    warped buffer; the blur, or without it the first step, writes them to the views.
 
     Returns:
-        `NOTHING`, `COPY` or the place of a kind; and `READS_VIEWS` and `WRITES_VIEWS`; each of shape (N, steps).
+        `NOTHING`, `COPY` or the code of a kind; and `READS_VIEWS` and `WRITES_VIEWS`; each of shape (N, steps).
     """
-    # The last place is that of UNUSED, -1.
+    # The last entry is for UNUSED, -1.
     codes = np.array([*(FIRST_KIND + KINDS.index(type(one)) for one in drawn.operations), NOTHING])[
         drawn.schedule
     ]
@@ -130,7 +130,7 @@ def plan(drawn: ViewParameters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _warped(patches: torch.Tensor, table: torch.Tensor, levels: list[int], size_px: int) -> torch.Tensor:
-    """`geometry.warp`, by its kernel where the images halve evenly."""
+    """`geometry.warp`, by its kernel if the images halve evenly."""
     from histo_monai.transforms import kernels
 
     num, side = len(patches), patches.shape[-1]

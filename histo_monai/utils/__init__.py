@@ -1,1 +1,1 @@
-"""Files, processes, settings, errors: no module here knows of slides or networks."""
+"""Files, processes, settings and errors; independent of slides and networks."""

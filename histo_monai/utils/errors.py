@@ -1,7 +1,7 @@
-"""The error that a user can mend; every other one is the code's, and keeps its traceback."""
+"""The error for problems that the user can fix; other errors keep their traceback."""
 
 from __future__ import annotations
 
 
 class InputError(ValueError):
-    """A file, a parameter or an argument cannot be used: one line with what is wrong, where, and how to mend it."""
+    """A file, parameter or argument is unusable: one line with place, problem and fix."""

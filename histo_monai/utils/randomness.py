@@ -1,7 +1,6 @@
-"""One way to draw random numbers: a generator for every (seed, purpose, epoch, iteration).
+"""Random generators, one for every (seed, purpose, epoch, iteration).
 
-No generator lives longer than the decision it is made for, so results depend neither on the number of loader
-workers nor on whether a run was interrupted.
+No generator outlives its decision, so results depend neither on the number of workers nor on interruptions.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 
 
 def derive_seed(seed: int, *keys: int | str) -> int:
-    """A seed in 0..2**32-1 that is a fixed function of `seed` and the keys (texts by their CRC-32)."""
+    """A seed in 0..2**32-1, a fixed function of `seed` and the keys (texts by their CRC-32)."""
     return int(_sequence(seed, keys).generate_state(1)[0])
 
 
@@ -29,13 +28,12 @@ def _sequence(seed: int, keys: tuple[int | str, ...]) -> np.random.SeedSequence:
 
 @dataclass(frozen=True)
 class Step:
-    """One training step as its random decisions see it: drawn for the whole batch, used for this process's share.
+    """Random decisions of one training step, made for the whole batch and used for this process's part.
 
     Args:
-        epoch: from 1.
-        iteration: within all epochs, from 1.
-        rank: this process.
-        world_size: number of processes; each holds an equal, contiguous share of the batch.
+        epoch: From 1.
+        iteration: Across all epochs, from 1.
+        world_size: Number of processes; each has an equal, contiguous part of the batch.
     """
 
     seed: int
@@ -45,13 +43,13 @@ class Step:
     world_size: int = 1
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """A fresh generator, the same in every process."""
+        """A fresh generator, equal in every process."""
         return generator(self.seed, purpose, self.epoch, self.iteration)
 
     def derive_seed(self, purpose: str) -> int:
-        """A seed for generators that are not NumPy's, the same in every process."""
+        """A seed for other generators than NumPy's, equal in every process."""
         return derive_seed(self.seed, purpose, self.epoch, self.iteration)
 
     def share(self, num_samples: int) -> tuple[slice, int]:
-        """Where this process's `num_samples` lie in the whole batch, and the size of that batch."""
+        """Slice of this process's `num_samples` in the whole batch, and the size of that batch."""
         return slice(self.rank * num_samples, (self.rank + 1) * num_samples), self.world_size * num_samples

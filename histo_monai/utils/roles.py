@@ -1,8 +1,8 @@
-"""The two models of a run, by the names that tables, folders and pictures give them."""
+"""Names of a run's two models in tables, folders and pictures."""
 
 from __future__ import annotations
 
 FINETUNED, STUDENT = "finetuned", "student"
-"""The model of the fine-tuning, and the one that a semi-supervised method made of it."""
+"""The fine-tuned model, and the semi-supervised model trained from it."""
 
 MODELS = (FINETUNED, STUDENT)

@@ -1,4 +1,4 @@
-"""Models of files for use from Python: features and predictions of patches, maps of slides."""
+"""Python API of model files: features and predictions of patches, maps of slides."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import mapped_classes, model_plan, patch_models
 
 SCORE = "score"
-"""Column of the map of a model without classes."""
+"""Map column of a model without classes."""
 
 
 @dataclass(frozen=True)
 class TrainedEncoder:
-    """An encoder, in evaluation mode.
+    """Encoder in evaluation mode.
 
     Attributes:
-        network: Patches (n, 3, P, P), float32, 0..1 -> features (n, D), float32; normalization is part of it.
+        network: patches (n, 3, P, P), float32, 0..1 -> features (n, D), float32; it normalizes its input.
         num_features: D.
         patch_px: P in training, px.
-        mpp: Resolution of the patches in training, µm/px, of several the finest; None where it is not known.
-        description: The JSON beside the file.
-        path: The file.
+        mpp: finest resolution of the training patches, µm/px; None if unknown.
+        description: JSON beside the file.
+        path: encoder.safetensors or model.safetensors.
     """
 
     network: Encoder
@@ -51,15 +51,15 @@ class TrainedEncoder:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A fine-tuned model or a student, in evaluation mode.
+    """Fine-tuned model or student in evaluation mode.
 
     Attributes:
-        network: Patches (n, 3, P, P), float32, 0..1 -> logits of the classes (n, K), or scores (n, 1), float32.
-        classes: Their names, in the order of the logits; None for a score.
+        network: patches (n, 3, P, P), float32, 0..1 -> class logits (n, K) or scores (n, 1), float32.
+        classes: names in the order of the logits; None for a score.
         patch_px: P, px.
-        mpp: Resolution of the patches in training, µm/px; None where it is not known.
-        description: The JSON beside the file.
-        path: The file.
+        mpp: resolution of the training patches, µm/px; None if unknown.
+        description: JSON beside the file.
+        path: model.safetensors.
     """
 
     network: TaskModel
@@ -71,14 +71,14 @@ class TrainedModel:
 
 
 def load_encoder(path: str | Path, device: str | None = None) -> TrainedEncoder:
-    """The encoder of a pretraining, of a fine-tuned model or of a student.
+    """Encoder from a file of a pretraining, a fine-tuned model or a student.
 
     Args:
-        path: encoder.safetensors or model.safetensors; its JSON lies beside it.
-        device: As torch names it; None: the GPU where torch finds one, else the CPU.
+        path: encoder.safetensors or model.safetensors, with its JSON beside it.
+        device: torch device; None: a GPU if available, else the CPU.
 
     Raises:
-        InputError: The file is missing, damaged or of another kind.
+        InputError: the file is missing, damaged or of another kind.
     """
     network, description = task_model.load_encoder(path)
     to_device(network.eval(), _device(device))
@@ -87,14 +87,14 @@ def load_encoder(path: str | Path, device: str | None = None) -> TrainedEncoder:
 
 
 def load_model(path: str | Path, device: str | None = None) -> TrainedModel:
-    """A fine-tuned model or a student.
+    """Fine-tuned model or student from its file.
 
     Args:
-        path: model.safetensors; its JSON lies beside it.
-        device: As torch names it; None: the GPU where torch finds one, else the CPU.
+        path: model.safetensors, with its JSON beside it.
+        device: torch device; None: a GPU if available, else the CPU.
 
     Raises:
-        InputError: The file is missing, damaged or of another kind.
+        InputError: the file is missing, damaged or of another kind.
     """
     network, description = task_model.from_task_model(path)
     to_device(network.eval(), _device(device))
@@ -111,20 +111,16 @@ def encode(
     *,
     batch_size: int = 256,
 ) -> NDArray[np.float32]:
-    """Features of patches.
+    """Features of patches, shape (n, D), float32.
 
     Args:
-        encoder: From `load_encoder`.
-        images: Patches, shape (n, 3, P, P), uint8, RGB; or an open slide, with `boxes`.
-        boxes: Patches of the slide, all of one `side_px`; read a batch at a time.
-        batch_size: Patches at a time.
-
-    Returns:
-        Shape (n, D), float32, in the order of the patches.
+        images: patches (n, 3, P, P), uint8, RGB; or an open slide, with `boxes`.
+        boxes: patches of the slide with one common `side_px`; the slide is read batch by batch.
+        batch_size: patches per batch.
 
     Raises:
-        InputError: `images` or `boxes` are of another kind, or of a side that the encoder cannot take.
-        SlideError: The slide is damaged, or coarser than a box by more than 10 %.
+        InputError: `images` or `boxes` have a wrong type, or a side that the encoder does not accept.
+        SlideError: the slide is damaged, or more than 10 % coarser than a box.
     """
     return _over(encoder.network, encoder.network, _batches(images, boxes, batch_size), encoder.num_features)
 
@@ -136,22 +132,20 @@ def predict(
     *,
     batch_size: int = 256,
 ) -> NDArray[np.float32]:
-    """Probabilities of the classes, or scores, of patches.
+    """Class probabilities or scores of patches.
 
     Args:
-        model: From `load_model`.
-        images: Patches, shape (n, 3, P, P), uint8, RGB; or an open slide, with `boxes`. P is `model.patch_px`, at
+        images: patches (n, 3, P, P), uint8, RGB; or an open slide, with `boxes`. P is `model.patch_px`, at
             `model.mpp`.
-        boxes: Patches of the slide; read a batch at a time.
-        batch_size: Patches at a time.
+        boxes: patches of the slide; the slide is read batch by batch.
+        batch_size: patches per batch.
 
     Returns:
-        Float32, in the order of the patches: probabilities, shape (n, K), in the order of `model.classes`; or scores,
-        shape (n,), 0..1.
+        Probabilities (n, K) in the order of `model.classes`, or scores (n,) in 0..1; float32.
 
     Raises:
-        InputError: `images` or `boxes` are of another kind, side or resolution.
-        SlideError: The slide is damaged, or coarser than a box by more than 10 %.
+        InputError: `images` or `boxes` have a wrong type, side or resolution.
+        SlideError: the slide is damaged, or more than 10 % coarser than a box.
     """
     for box in boxes or ():
         if model.mpp is not None and not np.isclose(box.mpp, model.mpp):
@@ -177,26 +171,24 @@ def heatmap(
     batch_size: int = 256,
     workers: int = 0,
 ) -> Heatmap:
-    """The map of a slide: predictions for each cell of its grid that holds tissue, as the command `map` makes it.
+    """Map of a slide: predictions for each grid cell with tissue, as in the command `map`.
 
     Args:
-        slide: Open.
-        model: From `load_model`.
-        stride_um: From one patch to the next, and side of a cell, µm, a whole number of patch pixels; None: side by
-            side.
-        positive: Class that is mapped; None: tumor where that is one of two classes, else all classes.
-        tissue_mpp: Resolution of the tissue mask, µm/px.
-        min_tissue_fraction: Least tissue in a cell, 0..1.
-        batch_size: Patches at a time.
-        workers: Reading processes; 0 reads in this one.
+        slide: open slide.
+        stride_um: distance between patches and side of a cell, µm, a whole number of patch pixels; None: side of a
+            patch.
+        positive: mapped class; None: tumor of two classes, else all classes.
+        tissue_mpp: resolution of the tissue mask, µm/px.
+        min_tissue_fraction: minimum tissue fraction of a cell, 0..1.
+        batch_size: patches per batch.
+        workers: reading processes; 0 reads in this process.
 
     Returns:
-        The map. Names of `values`: the mapped classes, or "score".
+        Map; names of `values`: the mapped classes, or "score".
 
     Raises:
-        InputError: The model does not know its µm/px, or has no class `positive`; or the stride is no whole number of
-            patch pixels.
-        SlideError: The slide is damaged, or coarser than the model's patches by more than 10 %.
+        InputError: the model has no µm/px or no class `positive`, or the stride is no whole number of patch pixels.
+        SlideError: the slide is damaged, or more than 10 % coarser than the model's patches.
     """
     plan = model_plan(
         model.description,
@@ -220,7 +212,7 @@ def _over(
     batches: Iterator[NDArray[np.uint8]],
     width: int,
 ) -> NDArray[np.float32]:
-    """Outputs of all batches, shape (n, width)."""
+    """Network outputs of all batches, (n, width)."""
     device = _device_of(network)
     parts = [np.empty((0, width), np.float32)]
     with torch.inference_mode(), precision(device):
@@ -234,10 +226,10 @@ def _over(
 def _batches(
     images: NDArray[np.uint8] | Slide, boxes: Sequence[Box] | None, size: int, side_px: int | None = None
 ) -> Iterator[NDArray[np.uint8]]:
-    """Patches in order, `size` at a time.
+    """Patches in order, `size` per batch.
 
     Raises:
-        InputError: They are no patches, or of another side than `side_px`.
+        InputError: wrong type, or another side than `side_px`.
     """
     if isinstance(images, Slide):
         if boxes is None:
@@ -261,7 +253,9 @@ def _batches(
 def _check_sides(sides: set[int], side_px: int | None) -> None:
     if len(sides) > 1 or (side_px is not None and sides - {side_px}):
         expected = "one side" if side_px is None else f"{side_px} px"
-        raise InputError(f"patches: sides of {sorted(sides)} px, expected {expected}. Fix: read them so")
+        raise InputError(
+            f"patches: sides of {sorted(sides)} px, expected {expected}. Fix: read patches of that side"
+        )
 
 
 def _device(name: str | None) -> torch.device:

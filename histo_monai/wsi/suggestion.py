@@ -1,11 +1,10 @@
-"""What to label next: where the model is unsure, far from what is labeled and from each other.
+"""Selection of regions to label next: uncertain, and far from labeled regions and from each other.
 
-* Unsure: uncertainty sampling (Lewis & Gale 1994, "A sequential algorithm for training text classifiers"), by entropy;
-  for scores, two models that disagree (Seung et al. 1992, "Query by committee").
-* Far: the greedy k-center, which takes the point farthest from all centers (Gonzalez 1985), in the features of a
-  trained network (Sener & Savarese 2018, "Active learning for convolutional neural networks: a core-set approach").
-* Both: their product, as in the greedy sampling of Wu, Lin & Huang 2019, "Active learning for regression using greedy
-  sampling". A candidate that lacks one of the two is not chosen for the other.
+* Uncertainty: entropy (Lewis & Gale 1994, "A sequential algorithm for training text classifiers"); for scores, the
+  disagreement of two models (Seung et al. 1992, "Query by committee").
+* Distance: greedy k-center, the point farthest from all centers (Gonzalez 1985), on network features (Sener & Savarese
+  2018, "Active learning for convolutional neural networks: a core-set approach").
+* Their product, as in Wu, Lin & Huang 2019, "Active learning for regression using greedy sampling".
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.products import product
 
 MIN_DISTANCE = 0.1
-"""Nearer than this two candidates are near-duplicates; 1 is the root mean square distance of two candidates."""
+"""Minimum distance of two selected candidates; 1 is the root mean square distance of two candidates."""
 
 _CHUNK = 4096
 _TOUCHING = 1 - 1e-6
@@ -28,12 +27,12 @@ _TOUCHING = 1 - 1e-6
 
 @dataclass(frozen=True)
 class Fields:
-    """Squares of slides.
+    """Squares on slides.
 
     Attributes:
-        slide_ids: Shape (n,), texts; fields of different slides never overlap.
-        centers_yx: Shape (n, 2), level-0 pixels.
-        sides_px: Shape (n,), level-0 pixels.
+        slide_ids: (n,), texts; squares of different slides never overlap.
+        centers_yx: (n, 2), level-0 pixels.
+        sides_px: (n,), level-0 pixels.
     """
 
     slide_ids: NDArray[np.object_]
@@ -41,37 +40,31 @@ class Fields:
     sides_px: NDArray[np.float64]
 
     def overlapping(self, other: Fields, number: int) -> NDArray[np.bool_]:
-        """Which of these fields share an area with field `number` of `other`; touching is not sharing."""
+        """Mask of the squares that overlap square `number` of `other`; touching squares do not overlap."""
         reach = (self.sides_px + other.sides_px[number]) / 2 * _TOUCHING
         apart = np.abs(self.centers_yx - other.centers_yx[number]).max(axis=1)
         return (self.slide_ids == other.slide_ids[number]) & (apart < reach)
 
 
 def indecision(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """How undecided a classifier is: the entropy of its probabilities, as part of the largest there can be.
+    """Entropy of class probabilities, relative to its maximum: 0 (certain) to 1 (uniform), (n,).
 
-    Not the margin of the likeliest class over the next: falling off faster, it leaves less of a choice to the distance,
-    and on simulated features (docs/annotate_next.md) it taught a little less.
+    Entropy falls more slowly than the margin of the two most likely classes, which leaves more weight to the distance;
+    on simulated features it gave slightly better labels (docs/annotate_next.md).
 
     Args:
-        probabilities: Shape (n, K), K of at least 2, rows that sum to 1.
-
-    Returns:
-        Shape (n,), 0 (certain) to 1 (all classes are equally likely).
+        probabilities: (n, K), K of at least 2, rows sum to 1.
     """
     shares = np.asarray(probabilities, np.float64)
     return np.clip(entr(shares).sum(axis=1) / np.log(shares.shape[1]), 0, 1)
 
 
 def disagreement(scores: NDArray[np.floating], others: NDArray[np.floating]) -> NDArray[np.float64]:
-    """How far two models are apart on a score, as part of the largest such difference.
+    """Absolute difference of two models' scores, relative to its maximum, (n,), 0 to 1.
 
     Args:
-        scores: Shape (n,), of one model.
-        others: Shape (n,), of the other.
-
-    Returns:
-        Shape (n,), 0 to 1; the scale changes no choice, since `choose_diverse` multiplies.
+        scores: (n,), of one model.
+        others: (n,), of the other.
     """
     apart = np.abs(np.asarray(scores, np.float64) - others)
     return apart / max(apart.max(initial=0), np.finfo(np.float64).tiny)
@@ -88,26 +81,25 @@ def choose_diverse(
     min_distance: float = MIN_DISTANCE,
     most_per_slide: int | None = None,
 ) -> NDArray[np.int64]:
-    """Take, one by one, the candidate of the largest uncertainty × distance to the nearest one labeled or chosen.
+    """Greedy selection of the candidate with the largest uncertainty × distance to the nearest labeled or selected one.
 
-    The distance is Euclidean, in units of the root mean square distance of two candidates, so that the scale of the
-    features does not matter. Never taken: what is certain (uncertainty 0), what is nearer than `min_distance` to one
-    labeled or chosen, and what shares an area of a slide with one. As long as nothing is labeled or chosen, uncertainty
-    decides; among equals the first. Time grows with n × (num + m) × D; beside the features, as much memory again.
+    The distance is Euclidean, in units of the root mean square distance of two candidates. Excluded: uncertainty 0,
+    distance below `min_distance`, and overlap with a labeled or selected square. Without labels, the first is the most
+    uncertain; ties select the first. Time grows with n × (num + m) × D; memory doubles that of the features.
 
     Args:
-        features: Shape (n, D), of the candidates.
-        uncertainty: Shape (n,), 0 or more.
-        labeled_features: Shape (m, D), of what is labeled.
-        fields: Where the candidates lie, n of them; None: nothing overlaps.
-        labeled_fields: What else may not be overlapped, any number.
-        most_per_slide: Of the fields of one slide, as long as another slide has any left; None: as it comes.
+        features: (n, D), of the candidates.
+        uncertainty: (n,), 0 or more.
+        labeled_features: (m, D).
+        fields: the n candidates' squares; None: no overlap check.
+        labeled_fields: squares that candidates must not overlap, any number.
+        most_per_slide: maximum per slide while other slides have candidates; None: no maximum.
 
     Returns:
-        Shape (k,), int64, in the order of choice; k < num where no more are left.
+        (k,), int64, in order of selection; k < num if no candidates remain.
 
     Raises:
-        InputError: shapes differ, or a number is not finite or out of its range.
+        InputError: shapes differ, or a number is not finite or out of range.
     """
     _check(features, uncertainty, num, labeled_features, fields, min_distance)
     if not len(features):
@@ -146,7 +138,7 @@ def choose_diverse(
 def _of_a_full_slide(
     slides: NDArray[np.object_] | None, chosen: list[int], most: int | None
 ) -> NDArray[np.bool_] | bool:
-    """The fields of the slide of the last one chosen, where it has given as many as it may."""
+    """Candidates on the slide of the last selected one, if it has reached the maximum."""
     if slides is None or most is None:
         return False
     same = slides == slides[chosen[-1]]
@@ -154,7 +146,7 @@ def _of_a_full_slide(
 
 
 def _scale(features: NDArray[np.float32]) -> tuple[NDArray[np.float32], np.float32]:
-    """The middle of the candidates, and one over the root mean square distance of two of them."""
+    """Mean of the candidates, and 1 / root mean square distance of two candidates."""
     center = features.mean(axis=0, dtype=np.float64)
     chunks = range(0, len(features), _CHUNK)
     total = sum(float(((features[start : start + _CHUNK] - center) ** 2).sum()) for start in chunks)
@@ -165,7 +157,7 @@ def _scale(features: NDArray[np.float32]) -> tuple[NDArray[np.float32], np.float
 def _come_nearer(
     squared: NDArray[np.float32], points: NDArray[np.float32], others: NDArray[np.float32]
 ) -> None:
-    """Lower the squared distance of each point to that of the nearest of `others`, in place."""
+    """Update in place the squared distance of each point to the nearest of `others`."""
     lengths = (others**2).sum(axis=1)
     for start in range(0, len(points), _CHUNK):
         some = points[start : start + _CHUNK]
@@ -184,15 +176,19 @@ def _check(
 ) -> None:
     if features.ndim != 2 or np.shape(uncertainty) != features.shape[:1]:
         raise InputError(
-            f"expected features (n, D) and uncertainty (n,), got {features.shape} and {np.shape(uncertainty)}"
+            f"features {features.shape}, uncertainty {np.shape(uncertainty)}. Fix: give (n, D) and (n,)"
         )
     if labeled_features is not None and labeled_features.shape[1:] != features.shape[1:]:
-        raise InputError(f"labeled features {labeled_features.shape} do not fit those {features.shape}")
+        raise InputError(
+            f"labeled_features: shape {labeled_features.shape}, features {features.shape}. Fix: give equal D"
+        )
     if fields is not None and len(fields.sides_px) != len(features):
-        raise InputError(f"{len(fields.sides_px)} fields for {len(features)} candidates; expected one each")
+        raise InputError(
+            f"fields: {len(fields.sides_px)} for {len(features)} candidates. Fix: give one per candidate"
+        )
     if not (np.isfinite(uncertainty).all() and (np.asarray(uncertainty) >= 0).all()):
-        raise InputError("an uncertainty is negative or not a number; expected 0 or more")
+        raise InputError("uncertainty: a value is negative or NaN. Fix: give 0 or more")
     if not np.isfinite(features).all():
-        raise InputError("a feature is not a finite number")
+        raise InputError("features: a value is not finite. Fix: give finite numbers")
     if num < 1 or min_distance < 0:
-        raise InputError(f"num must be at least 1 and min_distance at least 0, got {num} and {min_distance}")
+        raise InputError(f"num {num}, min_distance {min_distance}. Fix: give num >= 1 and min_distance >= 0")

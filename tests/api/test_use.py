@@ -143,7 +143,7 @@ def test_what_a_function_cannot_use_is_refused_with_the_fix(project: Path) -> No
                 function(network, *arguments)
         with pytest.raises(hm.SlideError, match=r"asked for 0\.25 µm/px, finer than the slide's own"):
             hm.tile(slide, 64, 0.25)
-    with pytest.raises(hm.InputError, match="an encoder alone, not a fine-tuned model"):
+    with pytest.raises(hm.InputError, match="an encoder, not a fine-tuned model"):
         hm.load_model(ENCODER)
 
 

@@ -151,8 +151,8 @@ def test_without_the_slide_coordinates_stay_and_the_file_and_a_warning_state_it(
 @pytest.mark.parametrize(
     ("slide", "origin", "says"),
     [
-        (None, "canvas", "--origin canvas: needs the slide"),
-        ("a.scn", "corner", "--origin is 'corner'. Fix: give bounds or canvas"),
+        (None, "canvas", "--origin canvas: the slide is missing"),
+        ("a.scn", "corner", "--origin: 'corner' is unknown. Fix: give bounds or canvas"),
         ("none.scn", None, r"none\.scn: no such file"),
     ],
 )

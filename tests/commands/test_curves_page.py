@@ -136,10 +136,10 @@ def test_a_law_is_drawn_to_where_an_answer_is_read_off_it(pages: dict[str, Path]
 
 def test_with_one_number_of_labels_the_page_says_that_there_is_no_curve(pages: dict[str, Path]) -> None:
     told = _lead(pages[ONE])
-    assert told[0].startswith("How many labels are saved is not known: random fine-tuned")
+    assert told[0].startswith("Labels saved are unknown: random fine-tuned")
     assert "was run with 60 labels (10 % of all) alone" in told[0]
     assert "RSP + CR has the highest accuracy" in told[1]
-    assert "One number of labels alone was run: points, no curve." in _text(pages[ONE])
+    assert "Only one number of labels was run: points, no curve." in _text(pages[ONE])
     points = pd.read_csv(pages[ONE] / "points.csv").query("metric == 'accuracy'")
     drawn = [row["value"] for row in _specs(pages[ONE])[0]["data"]["values"]]
     np.testing.assert_allclose(drawn, points["value"], rtol=1e-4)
@@ -147,7 +147,7 @@ def test_with_one_number_of_labels_the_page_says_that_there_is_no_curve(pages: d
 
 def test_a_pretraining_that_costs_labels_is_called_that(pages: dict[str, Path]) -> None:
     told = _lead(pages[WORSE])
-    assert told[0].startswith("No saving of labels is shown: by accuracy")
+    assert told[0].startswith("No model is shown to save labels: by accuracy")
     (line,) = (line for line in told if line.startswith("RSP fine-tuned: "))
     assert line.startswith("RSP fine-tuned: needs more labels than the baseline with ")
     assert "saves" not in line

@@ -83,7 +83,7 @@ def test_a_secret_that_would_be_committed_fails_by_its_name_and_one_of_your_own_
 ) -> None:
     _config(project, f"{s3}\n    secret_access_key = open-sesame")
     finding = _only(default_remote(None), "FAIL")
-    assert "secret_access_key of storage stands in .dvc/config" in finding.message
+    assert "secret_access_key of storage is in .dvc/config" in finding.message
     assert "dvc remote modify --unset storage secret_access_key" in finding.remedy
     assert "sesame" not in finding.line()
     _config(project, s3, "secret_access_key = open-sesame")

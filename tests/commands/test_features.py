@@ -128,4 +128,4 @@ def test_what_cannot_be_is_told_in_a_line(
 def test_without_a_slide_it_says_how_to_name_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         _features()
-    assert "no slide is named" in _last(capsys)
+    assert "no slides. Fix: give slide files" in _last(capsys)

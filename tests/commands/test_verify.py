@@ -87,7 +87,7 @@ def test_untouched_results_pass_in_one_line_each(finished: Path, capsys: pytest.
     for name in (ENCODER, "data/models/random-0/metrics.json", "data/index/metrics.json"):
         assert [line for line in lines if line.startswith("PASS") and f" {name} " in f"{line} "], name
     (index,) = [line for line in lines if "data/index/metrics.json" in line]
-    assert " files as written, 3 inputs as read" in index  # two slides and their manifest
+    assert " files unchanged, 3 inputs unchanged" in index  # two slides and their manifest
 
 
 def test_one_changed_byte_in_any_file_that_a_stage_wrote_is_found_by_its_name(
@@ -120,7 +120,7 @@ def test_a_file_that_is_gone_and_one_that_nobody_wrote_are_named(finished: Path,
     assert status == 1
     (gone,) = _fails(findings)
     assert gone["what"] == "data/models/random-0/curves.csv"
-    assert "is missing" in gone["message"]
+    assert "missing" in gone["message"]
     assert [one for one in findings if one["status"] == "WARN" and "notes.txt" in one["message"]]
 
 
@@ -134,11 +134,11 @@ def test_a_slide_or_table_that_was_replaced_is_named_by_every_result_made_from_i
     assert status == 1
     what = {finding["what"] for finding in _fails(findings)}
     assert what == {"data/index/metrics.json", "data/models/random-0/metrics.json"}
-    assert all("slide s1: made from another" in finding["message"] for finding in _fails(findings))
+    assert all("slide s1: made from a different" in finding["message"] for finding in _fails(findings))
     slide.unlink()
     status, findings = verify("data")
     assert status == 0
-    assert [one for one in findings if "not here, and so not compared: 1 (slide s1)" in one["message"]]
+    assert [one for one in findings if "missing inputs, not compared: 1 (slide s1)" in one["message"]]
     slide.write_bytes(content)
     manifest = finished / "data/raw/own/slides.csv"
     before = manifest.read_text()
@@ -146,7 +146,7 @@ def test_a_slide_or_table_that_was_replaced_is_named_by_every_result_made_from_i
     status, findings = verify("data/index")
     manifest.write_text(before)
     assert status == 1
-    assert "made from another data/raw/own/slides.csv" in _fails(findings)[0]["message"]
+    assert "made from a different data/raw/own/slides.csv" in _fails(findings)[0]["message"]
 
 
 def test_other_params_are_a_warning(finished: Path, verify: Any) -> None:
@@ -157,7 +157,7 @@ def test_other_params_are_a_warning(finished: Path, verify: Any) -> None:
     params.write_text(before)
     assert status == 0
     assert [one["message"] for one in findings if one["what"] == "params.yaml"] == [
-        "2 of 2 records made with other params; `dvc status` says where it matters"
+        "2 of 2 records made with different params; `dvc status` lists the affected stages"
     ]
 
 
@@ -176,7 +176,7 @@ def test_results_are_verified_from_elsewhere_and_without_their_inputs(
     monkeypatch.chdir(tmp_path)
     status, findings = verify("models")
     assert status == 0
-    assert [one for one in findings if "not here, and so not compared: 4" in one["message"]]
+    assert [one for one in findings if "missing inputs, not compared: 4" in one["message"]]
     assert verify(str(finished / "data"))[0] == 0
 
 
@@ -210,13 +210,13 @@ def test_a_map_of_another_slide_fails(finished: Path, verify: Any, tmp_path: Pat
     shutil.copy(finished / "data/raw/own/1.tif", slide)
     status, findings = verify(str(tmp_path))
     assert status == 1
-    assert "made from another" in _fails(findings)[0]["message"]
+    assert "made from a different" in _fails(findings)[0]["message"]
 
 
 def test_a_description_without_its_model_fails(finished: Path, verify: Any, tmp_path: Path) -> None:
     shutil.copy(finished / "data/models/random-0/encoder.json", tmp_path)
     status, findings = verify(str(tmp_path))
-    assert (status, _fails(findings)[0]["message"]) == (1, "describes a model that is not there")
+    assert (status, _fails(findings)[0]["message"]) == (1, "its model is missing")
 
 
 def test_images_of_patches_that_were_replaced_are_noticed(
@@ -237,12 +237,12 @@ def test_images_of_patches_that_were_replaced_are_noticed(
     status, findings = verify("data")
     assert (status, _fails(findings)[0]["message"]) == (
         1,
-        "2 images of patches: at least one is not what was read",
+        "2 images of patches: at least one file has changed",
     )
 
 
 @pytest.mark.parametrize(
-    ("folder", "line"), [("none", "none: no such folder"), ("empty", "nothing can be verified")]
+    ("folder", "line"), [("none", "none: not found. Fix"), ("empty", "Fix: name a folder with results")]
 )
 def test_nothing_to_verify_is_one_line_and_no_success(
     folder: str, line: str, finished: Path, capsys: pytest.CaptureFixture[str]

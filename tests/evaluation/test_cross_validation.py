@@ -24,7 +24,7 @@ class Trained:
     """What a training leaves."""
 
     candidates: dict[float, Measures]
-    line: Interpolation | None = None
+    interpolation: Interpolation | None = None
     curves: list[dict[str, float]] = field(default_factory=list)
 
 
@@ -50,23 +50,23 @@ def _by_loss(measures: Measures) -> tuple[float, ...]:
 
 
 def _validated(
-    losses: list[dict[float, float]], *, with_line: bool, rank: Rank = _by_loss
+    losses: list[dict[float, float]], *, with_interpolation: bool, rank: Rank = _by_loss
 ) -> CrossValidated[nn.Linear, Trained]:
     """The model without fold i ends at weight i + 1, and starts from 10."""
 
     def train(fold: int) -> tuple[nn.Linear, Trained]:
         model = _point(fold + 1.0)
-        line = Interpolation(model, _point(10.0), lambda: None) if with_line else None
+        interpolation = Interpolation(model, _point(10.0), lambda: None) if with_interpolation else None
         measured = {candidate: {"loss": loss} for candidate, loss in losses[fold].items()}
         curves = [{"epoch": 1.0, "train_loss": float(fold)}, {"epoch": 2.0, "train_loss": 4.0}]
-        return model, Trained(measured, line, curves)
+        return model, Trained(measured, interpolation, curves)
 
     return cross_validate(FOLDS, _labeled(), train, _says, rank)
 
 
 def test_the_candidate_of_the_lowest_mean_over_all_held_out_patches_is_selected() -> None:
     of_folds = [{0.0: 1.0, 0.5: 2.0, 1.0: 3.0}, {0.0: 9.0, 0.5: 1.0, 1.0: 1.0}]  # of 5 and of 2 patches
-    validated = _validated(of_folds, with_line=True)
+    validated = _validated(of_folds, with_interpolation=True)
     means = {share: (5 * of_folds[0][share] + 2 * of_folds[1][share]) / 7 for share in of_folds[0]}
     assert validated.selected == min(means, key=means.__getitem__) == 0.5
     assert validated.validation["loss"] == pytest.approx(means[0.5])
@@ -74,7 +74,7 @@ def test_the_candidate_of_the_lowest_mean_over_all_held_out_patches_is_selected(
 
 
 def test_every_label_is_predicted_by_the_model_without_its_patient() -> None:
-    validated = _validated([{0.0: 1.0}, {0.0: 1.0}], with_line=True)
+    validated = _validated([{0.0: 1.0}, {0.0: 1.0}], with_interpolation=True)
     np.testing.assert_array_equal(validated.predictions[:, 1], np.arange(7))
     np.testing.assert_array_equal(validated.predictions[:, 0], [1, 2, 1, 1, 2, 1, 1])
 
@@ -82,7 +82,7 @@ def test_every_label_is_predicted_by_the_model_without_its_patient() -> None:
 def test_epochs_are_ranked_as_the_task_asks() -> None:
     validated = _validated(
         [{1.0: 1.0, 2.0: 3.0}, {1.0: 1.0, 2.0: 3.0}],
-        with_line=False,
+        with_interpolation=False,
         rank=lambda measures: (-measures["loss"],),
     )
     assert validated.selected == 2.0  # the rank of this test likes large losses

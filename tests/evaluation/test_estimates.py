@@ -80,7 +80,7 @@ def test_two_raters_give_agreement_with_each_and_the_human_ceiling(wave_task: Ta
 def test_a_model_of_other_classes_or_patches_is_refused(wave_task: TaskBuilder) -> None:
     task = wave_task(4)
     task.check_fits({"classes": ["coarse", "fine"], "patch_px": 32}, Path("m"))
-    with pytest.raises(ValueError, match=r"m: its classes are \['a', 'b'\]"):
+    with pytest.raises(ValueError, match=r"m: classes is \['a', 'b'\]"):
         task.check_fits({"classes": ["a", "b"], "patch_px": 32}, Path("m"))
-    with pytest.raises(ValueError, match="m: its patch_px are 64"):
+    with pytest.raises(ValueError, match="m: patch_px is 64"):
         task.check_fits({"classes": ["coarse", "fine"], "patch_px": 64}, Path("m"))

@@ -10,7 +10,7 @@ import torch
 
 from histo_monai.data.tables.tasks import dependence_groups, split_rows
 from histo_monai.finetuning import depth
-from histo_monai.finetuning.depth import WHOLE, choose_end, end_features, select_depth
+from histo_monai.finetuning.depth import WHOLE, choose_depth, depth_features, select_depth
 from histo_monai.finetuning.learners import Chosen, Model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
@@ -61,7 +61,7 @@ def test_features_at_an_end_are_those_of_an_encoder_that_ends_there(wave_task: T
     labeled = task.in_order(split_rows(task.patches, "train"), 3)
     torch.manual_seed(0)
     encoder = build_encoder()
-    found = end_features(encoder, task, labeled.loader)
+    found = depth_features(encoder, task, labeled.loader)
     assert list(found) == [WHOLE, "layer1", "layer2", "layer3"]
     patches = torch.cat([batch for batch, _ in labeled.loader]).squeeze(1).float() / 255
     for number, name in enumerate(found):
@@ -83,7 +83,7 @@ def test_of_many_labels_some_choose(monkeypatch: pytest.MonkeyPatch) -> None:
         WHOLE: rng.random((300, 4), np.float32),
         "layer1": np.stack([targets, targets**2], axis=1).astype(np.float32),
     }
-    chosen = choose_end(features, targets, np.arange(300), None)
+    chosen = choose_depth(features, targets, np.arange(300), None)
     assert chosen.model.candidate.features == "layer1"
     assert chosen.model._model[0].n_samples_seen_ == 40
 
@@ -95,7 +95,7 @@ def test_the_earliest_end_is_taken_that_is_as_good_as_the_best() -> None:
     poor = (targets + 0.5 * rng.standard_normal(200))[:, None].astype(np.float32)
 
     def end(**features: np.ndarray) -> str:
-        return choose_end(features, targets, groups, None).model.candidate.features
+        return choose_depth(features, targets, groups, None).model.candidate.features
 
     assert end(encoder=good, layer1=good, layer2=good) == "layer1"
     assert end(encoder=good, layer1=poor, layer2=good) == "layer2"
@@ -116,7 +116,7 @@ def test_an_earlier_end_may_be_behind_by_two_standard_errors(
 
     monkeypatch.setattr(depth, "choose_model", chosen)
     features = {name: np.zeros((40, 1), np.float32) for name in errors}
-    assert choose_end(features, np.zeros(40), np.arange(40), None).model.candidate.features == end
+    assert choose_depth(features, np.zeros(40), np.arange(40), None).model.candidate.features == end
 
 
 def test_patients_are_taken_whole_where_ends_are_compared() -> None:

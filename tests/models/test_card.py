@@ -27,7 +27,7 @@ def test_a_card_tells_resolution_labels_stains_and_what_the_model_is_not_for() -
     facts = model_facts(ABOUT)
     assert facts["takes"] == "RGB patches of 64 px at 0.5 µm/px, 0..1"
     assert facts["labels"] == "60 of own (alpha 0.1)"
-    assert facts["stains seen"] == "those of its training slides; shifted in training by up to 0.1"
+    assert facts["stains used in training"] == "stains of its training slides; training jitter up to 0.1"
     assert facts["validation"] == "accuracy 0.75"
     assert facts["meant for"] == INTENDED
 
@@ -43,15 +43,15 @@ def test_an_encoder_that_learned_from_no_slide_says_so(method: str, expected: st
 @pytest.mark.parametrize("params", [{"stain_jitter": 0.0}, {}])
 def test_a_model_of_simulated_slides_has_seen_no_stain(params: dict[str, float]) -> None:
     facts = model_facts(ABOUT | {"source": "phantom", "params": params})
-    assert facts["stains seen"] == "simulated H&E, no real slide"
+    assert facts["stains used in training"] == "simulated H&E, no real slide"
 
 
 def test_weights_of_others_have_seen_stains_that_nobody_knows_here() -> None:
     weights = {"sha256": "cd34", "license": "CC-BY-4.0"}
     encoder = {**ABOUT["encoder"], "weights": weights}
     facts = model_facts(ABOUT | {"source": "phantom", "encoder": encoder, "params": {}})
-    assert facts["stains seen"] == (
-        "simulated H&E, no real slide, and what the weights that it started from had seen"
+    assert facts["stains used in training"] == (
+        "simulated H&E, no real slide, and stains of the initial weights' training"
     )
     assert "license CC-BY-4.0" in facts["network"]
 

@@ -81,11 +81,9 @@ def test_a_method_without_pairs_gets_one_linear_layer(tmp_path: Path) -> None:
 
 def test_files_that_are_no_model_of_the_right_kind_are_refused(tmp_path: Path) -> None:
     _write_encoder(tmp_path / "encoder.safetensors", "unheard of", {"encoder": build_encoder()})
-    with pytest.raises(ValueError, match="not an encoder to fine-tune from"):
+    with pytest.raises(ValueError, match="not an encoder to fine-tune"):
         from_encoder(tmp_path / "encoder.safetensors", 2)
-    with pytest.raises(
-        ValueError, match=r"an encoder alone, not a fine-tuned model; name model\.safetensors of"
-    ):
+    with pytest.raises(ValueError, match=r"an encoder, not a fine-tuned model.*model\.safetensors"):
         from_task_model(tmp_path / "encoder.safetensors")
     with pytest.raises(ValueError, match="no such model"):
         from_encoder(tmp_path / "nothing.safetensors", 2)
@@ -145,7 +143,7 @@ def test_a_description_that_lies_is_one_line_and_nothing_is_built_from_it(
     save_model(path, task_model, {**TASK, key: value})
     with pytest.raises(
         ValueError,
-        match=r"model\.(json|safetensors): (\w+ is .*, expected|not a fine-tuned|an encoder alone)",
+        match=r"model\.(json|safetensors): (\w+ is .*, expected|not a fine-tuned|an encoder,)",
     ) as caught:
         from_task_model(path)
     assert "\n" not in str(caught.value)
@@ -198,5 +196,5 @@ def test_a_part_that_no_head_has_is_refused(tmp_path: Path) -> None:
     _write_encoder(
         tmp_path / "encoder.safetensors", "linear", {"encoder": build_encoder(), "forward": nn.Linear(1, 1)}
     )
-    with pytest.raises(ValueError, match="a head 'linear' has no forward"):
+    with pytest.raises(ValueError, match="head 'linear' has no forward"):
         from_encoder(tmp_path / "encoder.safetensors", 2)

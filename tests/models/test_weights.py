@@ -331,7 +331,7 @@ def test_a_broken_file_is_refused_in_one_line(
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"weights\.h5: a file of weights ends in \.safetensors"):
+    with pytest.raises(ValueError, match=r"weights\.h5: no weight file.*\.safetensors"):
         EncoderStart(weights=tmp_path / "weights.h5").build(PX)
 
 
@@ -339,7 +339,7 @@ def test_the_file_is_the_one_that_params_mean(resnet: nn.Module, tmp_path: Path)
     path = _save(tmp_path / "weights.pt", resnet.state_dict())
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert _load(path, sha256=digest.upper()).weights == {"sha256": digest, "license": "CC BY 4.0"}
-    with pytest.raises(ValueError, match=f"its SHA-256 is {digest}, not {'0' * 64}"):
+    with pytest.raises(ValueError, match=f"SHA-256 is {digest}.*{'0' * 64}"):
         _load(path, sha256="0" * 64)
-    with pytest.raises(ValueError, match=rf"encoder\.sha256 is not set; set it to {digest}"):
+    with pytest.raises(ValueError, match=rf"encoder\.sha256 is not set.*{digest}"):
         _load(path, sha256=None)

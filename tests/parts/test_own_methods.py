@@ -127,5 +127,6 @@ def test_a_change_reaches_the_digests_of_the_methods_that_import_it_and_no_stage
     assert {name for name in first if first[name] != second[name]} == {"pretraining/quarters.json"}
     resumed = stage_sha256("pretrain", PRETEXTS["quarters"].__module__)
     _write(QUARTERS, f"{SETTINGS}{METHOD}")
-    assert {name for name in first if second[name] != digests()[name]} == {"pretraining/quarters.json"}
+    third = digests()
+    assert {name for name in first if second[name] != third[name]} == {"pretraining/quarters.json"}
     assert stage_sha256("pretrain", PRETEXTS["quarters"].__module__) != resumed

@@ -140,7 +140,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
         (("methods", {"toy": {}}), "consistency.methods.toy.decay: missing key"),
         (
             ("methods", {}),
-            "consistency.methods.toy: missing key; expected its settings, as `semisupervised_methods` names it",
+            "consistency.methods.toy: missing key. Fix: add its settings, or remove it from `semisupervised_methods`",
         ),
     ],
 )

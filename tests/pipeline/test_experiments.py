@@ -78,7 +78,7 @@ def test_a_revision_seen_from_two_commits_counts_once() -> None:
 
 def test_outside_a_repository_the_error_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"dvc exp show: .*run from the root of the project") as caught:
+    with pytest.raises(ValueError, match=r"dvc exp show: .*Fix: run in the project") as caught:
         read_experiments(all_commits=False)
     assert "\n" not in str(caught.value)
 
@@ -87,7 +87,7 @@ def test_a_file_that_an_experiment_has_not_is_named(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     lost = Experiment("rathe-tosh", "b" * 40, {}, {})
     with pytest.raises(
-        ValueError, match=r"experiment rathe-tosh: data/x.csv is not to be had .*dvc exp pull"
+        ValueError, match=r"experiment rathe-tosh: data/x.csv is not in cache or remote .*dvc exp pull"
     ):
         lost.fetch(Path("data/x.csv"), tmp_path / "x.csv")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import shutil
@@ -11,7 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from dvc.cli import parse_args
-from dvc.utils.hydra import apply_overrides
+from dvc.repo import Repo
+from dvc.utils.cli_parse import to_path_overrides
+from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 
 from histo_monai.data.readers.registry import DATASETS
 from tests.documentation.commands import EXPERIMENT, OF_THE_PAPER, RUN_ELSEWHERE, Command, commands, pages
@@ -69,32 +72,78 @@ def _runs(params: dict[str, Any]) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("command", _experiments(queued=False), ids=str)
-def test_an_experiment_of_the_pages_is_planned_to_its_last_stage(
-    command: Command, projects: Projects, shell: Shell, tmp_path: Path
-) -> None:
-    folder = projects.of(command)
-    output = shell(command.text.replace("dvc exp run", f"dvc exp run {PLAN}", 1), folder)
-    planned = re.findall(r"Running stage '([^'@]+)", output)
-    path = Path(shutil.copy(folder / "params.yaml", tmp_path))
-    apply_overrides(path, parse_args(shlex.split(command.text)[1:]).set_param or [])
-    wanted = _runs(yaml.safe_load(path.read_text()))
+def _wanted(command: Command, params: dict[str, Any]) -> dict[str, int]:
     if command.text.endswith(" check"):
-        wanted = dict.fromkeys(("code", "index", "check"), 1)
+        return dict.fromkeys(("code", "index", "check"), 1)
+    return _runs(params)
+
+
+def _check_plan(planned: list[str], command: Command, params: dict[str, Any]) -> None:
+    wanted = _wanted(command, params)
+    if command.text.endswith(" check"):
         assert {*planned} - {"phantom"} == {*wanted}
     assert {stage: planned.count(stage) for stage in wanted} == wanted
-    assert not shell("git status --porcelain", folder)
+
+
+def _params_with(overrides: Any, params: Path, folder: Path) -> dict[str, Any]:
+    """The tree of params.yaml as DVC writes it for `-S`."""
+    path = Path(shutil.copy(params, folder / "params.yaml"))
+    apply_overrides(path, overrides or [])
+    result: dict[str, Any] = yaml.safe_load(path.read_text())
+    return result
+
+
+@pytest.mark.parametrize("command", _experiments(queued=False), ids=str)
+def test_an_experiment_of_the_pages_is_planned_to_its_last_stage(
+    command: Command, projects: Projects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the DVC of this process: `dvc exp run` sets the params and does the same."""
+    folder = projects.of(command)
+    asked = parse_args(shlex.split(command.text)[1:])
+    params = _params_with(asked.set_param, folder / "params.yaml", tmp_path)
+    committed = (folder / "params.yaml").read_text()
+    monkeypatch.chdir(folder)
+    shutil.copy(tmp_path / "params.yaml", folder)
+    try:
+        with Repo(str(folder)) as repo:
+            done = repo.reproduce(asked.targets, dry=True, force=True, keep_going=True, allow_missing=True)
+    finally:
+        (folder / "params.yaml").write_text(committed)
+    _check_plan([stage.addressing.partition("@")[0] for stage in done], command, params)
+
+
+def test_the_first_experiment_of_each_project_is_planned_by_the_command_itself(
+    projects: Projects, shell: Shell, tmp_path: Path
+) -> None:
+    first = {projects.of(command): command for command in reversed(_experiments(queued=False))}
+    assert len(first) == len(projects)
+    for folder, command in first.items():
+        output = shell(command.text.replace("dvc exp run", f"dvc exp run {PLAN}", 1), folder)
+        asked = parse_args(shlex.split(command.text)[1:]).set_param
+        params = _params_with(asked, folder / "params.yaml", tmp_path)
+        _check_plan(re.findall(r"Running stage '([^'@]+)", output), command, params)
+        assert not shell("git status --porcelain", folder)
+
+
+def _num_values(command: Command) -> int:
+    lists = [word.split("=")[1] for word in command.text.split() if word.count(",") and "[" not in word]
+    return math.prod(len(values.split(",")) for values in lists)
 
 
 @pytest.mark.parametrize("command", _experiments(queued=True), ids=str)
-def test_a_sweep_of_the_pages_is_queued(command: Command, projects: Projects, shell: Shell) -> None:
-    folder = projects.of(command)
-    output = shell(command.text, folder)
-    values = [
-        word.split("=")[1].split(",") for word in command.text.split() if word.count(",") and "[" not in word
-    ]
-    wanted = 1
-    for some in values:
-        wanted *= len(some)
-    assert output.count("Queued experiment") == wanted > 3
+def test_a_sweep_of_the_pages_is_as_many_experiments_as_it_has_values(
+    command: Command, projects: Projects, tmp_path: Path
+) -> None:
+    asked = parse_args(shlex.split(command.text)[1:]).set_param
+    experiments = get_hydra_sweeps(to_path_overrides(asked))
+    params = projects.of(command) / "params.yaml"
+    trees = [_params_with(one["params.yaml"], params, tmp_path) for one in experiments]
+    assert len(trees) == _num_values(command) > 3
+    assert all(tree not in trees[:i] for i, tree in enumerate(trees))
+
+
+def test_the_first_sweep_of_the_pages_is_queued(projects: Projects, shell: Shell) -> None:
+    command = _experiments(queued=True)[0]
+    folder, wanted = projects.of(command), _num_values(command)
+    assert shell(command.text, folder).count("Queued experiment") == wanted
     assert shell("dvc queue remove --all", folder).count(",") == wanted - 1

@@ -170,7 +170,7 @@ def test_every_file_of_data_belongs_to_a_stage(root: Path) -> None:
 
 
 def test_a_module_that_is_not_there_is_named(reached: Reached) -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"small\.gone: no file"):
+    with pytest.raises(ModuleNotFoundError, match=r"small\.gone: "):
         reached(**{"start.py": "import small.gone"})
 
 

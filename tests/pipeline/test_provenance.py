@@ -119,7 +119,7 @@ def test_patches_that_are_images_are_one_digest_and_squares_are_their_slides(
 
 
 def test_an_input_that_is_gone_is_one_line_with_its_name(project: Path, params: Params) -> None:
-    with pytest.raises(ValueError, match=r"data/none\.csv: no such file; run the stage that makes it"):
+    with pytest.raises(ValueError, match=r"data/none\.csv: not found. Fix: run its stage"):
         made_from(params, [Path("data/none.csv")])
 
 

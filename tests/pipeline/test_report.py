@@ -73,7 +73,7 @@ def test_every_chart_is_drawn_and_every_picture_is_there(opened: Page) -> None:
     assert charts.count() >= 10
     for i in range(charts.count()):
         assert charts.nth(i).locator("svg path").count() > 0
-    assert opened.locator("#training h3", has_text="Student: guesses of unlabeled patches").count() == 1
+    assert opened.locator("#training h3", has_text="Student: pseudo labels").count() == 1
     opened.evaluate("document.querySelectorAll('img').forEach((image) => { image.loading = 'eager'; })")
     opened.wait_for_function("[...document.images].every((image) => image.complete)")
     assert opened.evaluate("[...document.images].filter((image) => !image.naturalWidth).length") == 0
@@ -89,8 +89,8 @@ def test_numbers_on_the_page_are_those_of_the_comparison(opened: Page, project: 
         assert f"{value:.3f}" in text
     rows = zip(table["method"], table["training"].fillna(""), strict=True)
     best = table[[Row(*row).is_network for row in rows]]["value"].max()
-    lead = opened.locator("#results .lines.lead li", has_text="does best of the networks")
-    assert f" does best of the networks: accuracy {best:.3f} (" in lead.inner_text()
+    lead = opened.locator("#results .lines.lead li", has_text="The best network is")
+    assert f": accuracy {best:.3f} (" in lead.inner_text()
 
 
 def test_a_table_is_sorted_by_numbers_with_the_keyboard(opened: Page) -> None:

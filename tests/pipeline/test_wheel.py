@@ -170,7 +170,7 @@ def test_params_of_a_new_project_can_be_read(dataset: str | None, root: Path, tm
 
 def test_init_writes_into_no_folder_that_holds_something(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="is not empty; name a new folder"):
+    with pytest.raises(InputError, match=r"not empty\. Fix: name a new folder"):
         init.run(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -203,6 +203,6 @@ def test_where_git_refuses_nothing_is_left(tmp_path: Path, monkeypatch: pytest.M
     hook = tmp_path / "hooks/pre-commit"
     hook.write_text("#!/bin/sh\necho no commits today >&2\nexit 1\n")
     hook.chmod(0o755)
-    with pytest.raises(InputError, match="git commit: no commits today; mend it, then call again"):
+    with pytest.raises(InputError, match=r"git commit: no commits today\. Fix: repair it"):
         init.run(str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()

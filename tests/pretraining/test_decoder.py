@@ -49,12 +49,12 @@ def test_channels_halve_with_each_doubling_and_are_sixteen_widths_at_most(
 
 @pytest.mark.parametrize("patch_px", [48, 16, 33, 0, -64])
 def test_a_side_that_doubling_does_not_reach_is_refused(patch_px: int) -> None:
-    with pytest.raises(ValueError, match=rf"patch_px is {patch_px}.*power of two from 32"):
+    with pytest.raises(ValueError, match=rf"patch_px.*{patch_px}.*power of two from 32"):
         Decoder(512, patch_px, width=4)
 
 
 def test_no_channel_is_refused() -> None:
-    with pytest.raises(ValueError, match="decoder_width is 0"):
+    with pytest.raises(ValueError, match=r"decoder_width.*0"):
         Decoder(512, 32, width=0)
 
 

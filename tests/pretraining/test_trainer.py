@@ -217,9 +217,7 @@ def test_a_damaged_state_starts_over(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_with_one_line() -> None:
-    with pytest.raises(
-        TrainingDivergedError, match="epoch 1, iteration 5: nothing was saved; lower the"
-    ) as caught:
+    with pytest.raises(TrainingDivergedError, match=r"epoch 1, iteration 5.*lr") as caught:
         _pretrain(_rsp(lr=1e30))
     assert "\n" not in str(caught.value)
 

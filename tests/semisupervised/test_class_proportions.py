@@ -13,9 +13,9 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.settings import MixedTeacherSettings
 from histo_monai.semisupervised.teaching.class_proportions import (
+    class_proportions,
     log_odds_to,
     match_class_proportions,
-    shares_of,
 )
 from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.training.schedule import Schedule
@@ -75,14 +75,14 @@ def test_shares_are_as_given_and_patches_stay_in_their_order(
     patches = task.in_order(split_rows(task.patches, "train"), 8)
     before = predict(model, task, patches.loader)
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    wanted = shares_of(model, task, patches)
+    wanted = class_proportions(model, task, patches)
     if scores:  # a third wider, and more
         wanted = wanted * torch.tensor([1.1, 4 / 3]).double()
     else:
         wanted = torch.linspace(1, 2, len(wanted)).double()
         wanted /= wanted.sum()
     match_class_proportions(model, task, patches, wanted)
-    torch.testing.assert_close(shares_of(model, task, patches), wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(class_proportions(model, task, patches), wanted, rtol=0, atol=1e-5)
     after = predict(model, task, patches.loader)
     if scores:
         middle, widened = before - before.mean(), after - wanted[0]
@@ -106,9 +106,9 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
     task = wave_task(16)
     model = _model(task)
     statistics = statistics_of(task)
-    first = shares_of(model, task, statistics)
-    student = _student(task, model, shares=first if keeps else None)
-    apart = float((shares_of(student, task, statistics) - first).abs().max())
+    first = class_proportions(model, task, statistics)
+    student = _student(task, model, proportions=first if keeps else None)
+    apart = float((class_proportions(student, task, statistics) - first).abs().max())
     assert (apart < 1e-5) == keeps
 
 

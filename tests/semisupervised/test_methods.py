@@ -15,7 +15,7 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.losses import Classification, Regression
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.rankup import Ranked
 from histo_monai.training.schedule import Schedule
 from histo_monai.utils.errors import InputError
@@ -65,9 +65,9 @@ def _batch(scores: bool = False, iteration: int = 1) -> Batch:
         torch.randint(0, 256, (num, 1, 3, SIDE, SIDE), dtype=torch.uint8, generator=random) for num in (B, N)
     )
     targets = torch.tensor([0.1, 0.9, 0.5, 0.5]) if scores else torch.tensor([0, 2, 1, 1])
-    guesses = torch.rand(N, 1 if scores else K, generator=random)  # of those who ask for them
-    guesses = guesses if scores else guesses / guesses.sum(dim=1, keepdim=True)
-    return Batch(labeled, targets, unlabeled, Step(0, 1, iteration), guesses)
+    pseudo_labels = torch.rand(N, 1 if scores else K, generator=random)  # of those who ask for them
+    pseudo_labels = pseudo_labels if scores else pseudo_labels / pseudo_labels.sum(dim=1, keepdim=True)
+    return Batch(labeled, targets, unlabeled, Step(0, 1, iteration), pseudo_labels)
 
 
 def _logits(*counts: int, seed: int = 0) -> tuple[torch.Tensor, ...]:
@@ -236,7 +236,7 @@ def _among_themselves(model: torch.nn.Module, views: torch.Tensor) -> torch.Tens
 
 def test_the_mixed_teacher_aligns_sharpens_and_mixes_what_the_average_guesses() -> None:
     method = _method("mixed_teacher")
-    labeled_shares, guessed_shares = [1 / K] * K, [1 / K] * K
+    labeled_proportions, pseudo_label_proportions = [1 / K] * K, [1 / K] * K
     for step in (1, 2, 3):
         batch = _batch(iteration=step)
         method.network.eval()  # a mixture has the same statistics whatever its neighbors are
@@ -248,14 +248,18 @@ def test_the_mixed_teacher_aligns_sharpens_and_mixes_what_the_average_guesses() 
         views = method.views(batch)
         found = method.measure(method.outputs(views), batch)
         with torch.no_grad():
-            guesses = [_softmax(row) for row in _among_themselves(method.model, views[1])]
+            pseudo_labels = [_softmax(row) for row in _among_themselves(method.model, views[1])]
             for c in range(K):
                 share = sum(int(label) == c for label in batch.targets) / B
-                labeled_shares[c] = 0.8 * labeled_shares[c] + 0.2 * share
-                guessed_shares[c] = 0.8 * guessed_shares[c] + 0.2 * sum(row[c] for row in guesses) / N
+                labeled_proportions[c] = 0.8 * labeled_proportions[c] + 0.2 * share
+                pseudo_label_proportions[c] = (
+                    0.8 * pseudo_label_proportions[c] + 0.2 * sum(row[c] for row in pseudo_labels) / N
+                )
             wanted = []
-            for row in guesses:
-                squares = [(row[c] * labeled_shares[c] / guessed_shares[c]) ** 2 for c in range(K)]
+            for row in pseudo_labels:
+                squares = [
+                    (row[c] * labeled_proportions[c] / pseudo_label_proportions[c]) ** 2 for c in range(K)
+                ]
                 wanted.append([x / sum(squares) for x in squares])
             targets = torch.cat([torch.eye(K)[batch.targets], torch.tensor(wanted)])
             losses = []
@@ -276,16 +280,17 @@ def test_the_mixed_teacher_stretches_scores_to_the_spread_of_the_labels(momentum
         views = method.views(batch)
         found = method.measure(method.outputs(views), batch)
         with torch.no_grad():
-            guesses = _among_themselves(method.model, views[1]).clamp(0, 1)[:, 0].tolist()
-            seen = [np.std(batch.targets.numpy()), np.std(guesses), np.mean(guesses)]
+            pseudo_labels = _among_themselves(method.model, views[1]).clamp(0, 1)[:, 0].tolist()
+            seen = [np.std(batch.targets.numpy()), np.std(pseudo_labels), np.mean(pseudo_labels)]
             kept = min(momentum, step / (step + 1))
             followed = [kept * old + (1 - kept) * new for old, new in zip(followed, seen, strict=True)]
             if momentum < 1:
                 stretch = min(3.0, followed[0] / followed[1])
-                guesses = [
-                    min(1.0, max(0.0, followed[2] + stretch * (guess - followed[2]))) for guess in guesses
+                pseudo_labels = [
+                    min(1.0, max(0.0, followed[2] + stretch * (guess - followed[2])))
+                    for guess in pseudo_labels
                 ]
-            targets = torch.cat([batch.targets, torch.tensor(guesses)])[:, None].float()
+            targets = torch.cat([batch.targets, torch.tensor(pseudo_labels)])[:, None].float()
             losses = [
                 float((method.network.student(image[None].float())[0] - target) ** 2)
                 for image, target in _mixtures(batch, views, targets)
@@ -330,14 +335,14 @@ def test_rankup_learns_order_as_fixmatch_does_and_aligns_scores_to_the_labels() 
 def test_neighbors_learn_guesses_of_classes() -> None:
     labeled, unlabeled = _logits(B, N)
     batch = _batch()
-    assert batch.guesses is not None
+    assert batch.pseudo_labels is not None
     found = _method("spatial_neighbors").measure((labeled, unlabeled), batch)
     loss = 0.0
-    for given, guess in zip(unlabeled, batch.guesses.tolist(), strict=True):
+    for given, guess in zip(unlabeled, batch.pseudo_labels.tolist(), strict=True):
         loss -= sum(p * math.log(q) for p, q in zip(guess, _softmax(given), strict=True)) / N
     assert float(found["loss"]) == pytest.approx(_labeled_loss(labeled, batch) + 0.7 * loss, rel=1e-5)
-    assert found[GUESSES].tolist() == [_argmax(guess) for guess in batch.guesses.tolist()]
-    other = dataclasses.replace(batch, guesses=batch.guesses.flip(0))  # of other patches: noticed
+    assert found[PSEUDO_LABELS].tolist() == [_argmax(guess) for guess in batch.pseudo_labels.tolist()]
+    other = dataclasses.replace(batch, pseudo_labels=batch.pseudo_labels.flip(0))  # of other patches: noticed
     assert float(found["loss"]) != pytest.approx(
         float(_method("spatial_neighbors").measure((labeled, unlabeled), other)["loss"])
     )
@@ -345,28 +350,30 @@ def test_neighbors_learn_guesses_of_classes() -> None:
 
 def test_neighbors_learn_scores_as_they_are() -> None:
     batch = _batch(scores=True)
-    assert batch.guesses is not None
+    assert batch.pseudo_labels is not None
     labeled, unlabeled = torch.tensor([[0.2], [0.4], [0.6], [0.8]]), torch.linspace(0, 1, N).unsqueeze(1)
     found = _method("spatial_neighbors", scores=True).measure((labeled, unlabeled), batch)
     of_labeled = sum((float(s) - float(t)) ** 2 for s, t in zip(labeled, batch.targets, strict=True)) / B
-    apart = [(float(s) - float(g)) ** 2 for s, g in zip(unlabeled, batch.guesses, strict=True)]
+    apart = [(float(s) - float(g)) ** 2 for s, g in zip(unlabeled, batch.pseudo_labels, strict=True)]
     assert float(found["loss"]) == pytest.approx(of_labeled + 0.7 * sum(apart) / N, rel=1e-5)
 
 
 def test_each_class_that_is_guessed_hard_is_drawn_equally_often_and_a_soft_one_is_not() -> None:
     method = _method("spatial_neighbors")
     sure = torch.eye(K)[[0] * 90 + [1] * 9 + [2]]
-    chances = method.chances(sure)
+    chances = method.sampling_probabilities(sure)
     assert chances.sum() == pytest.approx(1)
     assert [chances[part].sum() for part in (slice(90), slice(90, 99), slice(99, 100))] == pytest.approx(
         [1 / 3] * 3
     )
     half = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
-    assert method.chances(half) == pytest.approx([1 / 6, 1 / 6, 2 / 3])
+    assert method.sampling_probabilities(half) == pytest.approx([1 / 6, 1 / 6, 2 / 3])
     soft = torch.tensor([[0.8, 0.2, 0.0]] * 9 + [[0.4, 0.6, 0.0]])
-    often = method.chances(soft) @ soft.numpy()
+    often = method.sampling_probabilities(soft) @ soft.numpy()
     assert soft.mean(dim=0)[1] < often[1] < 0.4 < 0.6 < often[0]
-    assert _method("spatial_neighbors", scores=True).chances(torch.rand(5, 1)) == pytest.approx([0.2] * 5)
+    assert _method("spatial_neighbors", scores=True).sampling_probabilities(
+        torch.rand(5, 1)
+    ) == pytest.approx([0.2] * 5)
 
 
 def test_adabn_says_where_a_model_has_no_batch_norm(caplog: pytest.LogCaptureFixture) -> None:
@@ -442,11 +449,11 @@ def test_pseudo_labels_of_strong_views_of_other_images_would_be_noticed() -> Non
 def test_a_method_that_guesses_gives_a_guess_of_every_unlabeled_patch(name: str, scores: bool) -> None:
     method, batch = _method(name, scores), _batch(scores)
     found = method.measure(method.outputs(method.views(batch)), batch)
-    assert (GUESSES in found) == (GUESSES in method.measures) == (name != "supervised")
-    if GUESSES in found:
-        assert found[GUESSES].shape == (N,)
-        assert not found[GUESSES].requires_grad
-        assert found[GUESSES].is_floating_point() == scores
+    assert (PSEUDO_LABELS in found) == (PSEUDO_LABELS in method.measures) == (name != "supervised")
+    if PSEUDO_LABELS in found:
+        assert found[PSEUDO_LABELS].shape == (N,)
+        assert not found[PSEUDO_LABELS].requires_grad
+        assert found[PSEUDO_LABELS].is_floating_point() == scores
 
 
 def test_guesses_are_what_the_unlabeled_loss_is_of() -> None:
@@ -455,16 +462,16 @@ def test_guesses_are_what_the_unlabeled_loss_is_of() -> None:
     labeled, weak, strong = _logits(B, N, N, seed=1)
     plain = [_argmax(_softmax(row)) for row in weak]
     for name in ("fixmatch", "freematch", "softmatch"):
-        assert _method(name).measure((labeled, weak, strong), batch)[GUESSES].tolist() == plain
-    assert _method("mean_teacher").measure((labeled, weak, strong), batch)[GUESSES].tolist() == plain
+        assert _method(name).measure((labeled, weak, strong), batch)[PSEUDO_LABELS].tolist() == plain
+    assert _method("mean_teacher").measure((labeled, weak, strong), batch)[PSEUDO_LABELS].tolist() == plain
     of_labeled, of_weak = ([_softmax(row) for row in rows] for rows in (labeled, weak))
     ratios = [sum(row[c] for row in of_labeled) / B / (sum(row[c] for row in of_weak) / N) for c in range(K)]
     aligned = [_argmax([p * ratio for p, ratio in zip(row, ratios, strict=True)]) for row in of_weak]
-    assert _method("adamatch").measure((labeled, weak, strong), batch)[GUESSES].tolist() == aligned
+    assert _method("adamatch").measure((labeled, weak, strong), batch)[PSEUDO_LABELS].tolist() == aligned
     assert aligned != plain
     mixmatch = _method("mixmatch")
     views = mixmatch.views(batch)
     with torch.no_grad():
         means = sum(mixmatch.network.student(view).softmax(dim=1) for view in views[1:])
     outputs = mixmatch.outputs(views)
-    assert mixmatch.measure(outputs, batch)[GUESSES].tolist() == means.argmax(dim=1).tolist()
+    assert mixmatch.measure(outputs, batch)[PSEUDO_LABELS].tolist() == means.argmax(dim=1).tolist()

@@ -15,8 +15,15 @@ from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
-from histo_monai.semisupervised.teaching.class_proportions import adapt, shares_of
-from histo_monai.semisupervised.teaching.neighbors import Seen, Weighing, combine, see, weigh, weigh_by
+from histo_monai.semisupervised.teaching.class_proportions import adapt, class_proportions
+from histo_monai.semisupervised.teaching.neighbors import (
+    NeighborWeights,
+    PatchesAndNeighbors,
+    combine,
+    fit_weights,
+    patches_and_neighbors,
+    search_weights,
+)
 from histo_monai.slides import Box, open_slide
 from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.training.schedule import Schedule
@@ -51,7 +58,7 @@ def _model(num_outputs: int) -> TaskModel:
     torch.manual_seed(0)
     model = TaskModel(build_encoder(), "linear", num_outputs)
     with torch.no_grad():
-        model.head.linear.weight.mul_(20)  # guesses that differ
+        model.head.linear.weight.mul_(20)  # pseudo_labels that differ
     return model
 
 
@@ -61,9 +68,9 @@ def test_a_field_is_the_patch_and_the_eight_that_touch_it(
 ) -> None:
     task = Task(classes, patch_px=P, device=CPU)
     model, reading = _model(task.num_outputs).eval(), PatchReading(P, classes, 0, task.device)
-    seen = see(model, task, reading, rows, batch_size=30)
-    guesses = combine(seen, Weighing(0.5, 2.0), classes)
-    for own, around, guess, (_, row) in zip(*seen, guesses, rows.iterrows(), strict=True):
+    seen = patches_and_neighbors(model, task, reading, rows, batch_size=30)
+    pseudo_labels = combine(seen, NeighborWeights(0.5, 2.0), classes)
+    for own, around, guess, (_, row) in zip(*seen, pseudo_labels, rows.iterrows(), strict=True):
         if np.isnan(row["y"]):
             alone = predict(model, task, reading.in_order(rows[rows["patch_id"] == "image"], 1).loader)[0]
             assert torch.equal(own, around)
@@ -95,27 +102,33 @@ def test_neighbors_count_as_much_as_validation_patches_say() -> None:
     targets = torch.randint(0, 3, (400,), generator=random)
     noise, truth = torch.randn(400, 3, generator=random).log_softmax(dim=1), torch.eye(3)[targets]
     sure = (2 * truth + torch.randn(400, 3, generator=random)).log_softmax(dim=1)
-    assert weigh(Seen(sure, noise), targets, has_neighbors=True).around == 0
-    assert weigh(Seen(noise, sure), targets, has_neighbors=True).own == 0
-    found = weigh(Seen(noise, sure), targets, has_neighbors=True)
+    assert search_weights(PatchesAndNeighbors(sure, noise), targets, has_neighbors=True).around == 0
+    assert search_weights(PatchesAndNeighbors(noise, sure), targets, has_neighbors=True).own == 0
+    found = search_weights(PatchesAndNeighbors(noise, sure), targets, has_neighbors=True)
     assert (
-        found.around == weigh(Seen(sure, noise), targets, has_neighbors=True).own == 2.0
+        found.around
+        == search_weights(PatchesAndNeighbors(sure, noise), targets, has_neighbors=True).own
+        == 2.0
     )  # what it was made by
-    assert weigh(Seen(noise, sure), targets, has_neighbors=False).around == 0
+    assert search_weights(PatchesAndNeighbors(noise, sure), targets, has_neighbors=False).around == 0
     scores = torch.rand(400, generator=random)
     near, far = (scores[:, None] + spread * torch.randn(400, 1, generator=random) for spread in (0.05, 0.5))
-    assert weigh(Seen(near, far), scores, has_neighbors=True) == Weighing(1.0, 0.0)
-    assert weigh(Seen(far, near), scores, has_neighbors=True) == Weighing(1.0, 1.0)
+    assert search_weights(PatchesAndNeighbors(near, far), scores, has_neighbors=True) == NeighborWeights(
+        1.0, 0.0
+    )
+    assert search_weights(PatchesAndNeighbors(far, near), scores, has_neighbors=True) == NeighborWeights(
+        1.0, 1.0
+    )
 
 
 def test_without_validation_patches_a_patch_speaks_for_itself(rows: pd.DataFrame) -> None:
     task = Task(["a", "b", "c"], patch_px=P, device=CPU)
     model, reading = _model(3), PatchReading(P, task.classes, 0, task.device)
-    weighing = weigh_by([(model, rows.head(0))], task, reading, 30)
-    assert weighing == Weighing(1.0, 0.0)
-    guesses = combine(see(model, task, reading, rows, 30), weighing, task.classes)
+    weighing = fit_weights([(model, rows.head(0))], task, reading, 30)
+    assert weighing == NeighborWeights(1.0, 0.0)
+    pseudo_labels = combine(patches_and_neighbors(model, task, reading, rows, 30), weighing, task.classes)
     own = predict(model, task, reading.in_order(rows, 30).loader).clamp(min=1e-4)
-    torch.testing.assert_close(guesses, own / own.sum(dim=1, keepdim=True), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(pseudo_labels, own / own.sum(dim=1, keepdim=True), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -123,9 +136,9 @@ def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., Wav
     task = wave_task(16)
     statistics = statistics_of(task)
     start = _model(task.num_outputs)
-    shares = shares_of(start, task, statistics) if keeps else None
+    shares = class_proportions(start, task, statistics) if keeps else None
     schedule = Schedule(epochs=0, optimizer="adamw", lr=1.0, weight_decay=0.0, steps_per_epoch=3)
-    result, model = taught(task, start, "adabn", schedule=schedule, shares=shares)
+    result, model = taught(task, start, "adabn", schedule=schedule, proportions=shares)
     assert result.curves == []
     assert set(result.validation) == {"loss", "accuracy"}
     expected = copy.deepcopy(start)
@@ -134,7 +147,7 @@ def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., Wav
     moved = {name for name, value in expected.state_dict().items() if not torch.equal(value, student[name])}
     assert moved == ({"head.linear.bias"} if keeps else set())
     if shares is not None:
-        torch.testing.assert_close(shares_of(model, task, statistics), shares, rtol=0, atol=1e-5)
+        torch.testing.assert_close(class_proportions(model, task, statistics), shares, rtol=0, atol=1e-5)
     adapt(start, task, statistics, shares)
     for name, value in start.state_dict().items():
         assert torch.equal(value, student[name]), name

@@ -228,7 +228,7 @@ def test_a_blur_of_unknown_resolution_counts_pixels_and_the_log_states_it(
     unknown = weak_strong_views(SIDE, N_AUG, LIMITS, mpp=None)
     assert unknown.operations == former.operations
     assert STRONG[8] in unknown.operations
-    assert "µm/px of the patches is unknown" in caplog.text
+    assert "no µm/px" in caplog.text
 
 
 def test_one_labeled_view_in_three_is_unaugmented() -> None:

@@ -289,7 +289,7 @@ def test_the_student_is_the_same_whatever_the_hidden_labels_say(wave_task: TaskB
         method = _paper(task)
         curves = _train(method, task, hidden=hidden).curves
         states.append(_state(method.network))
-        qualities.append([row.get(f"train_{task.objective.GUESS_MEASURE}") for row in curves])
+        qualities.append([row.get(f"train_{task.objective.PSEUDO_LABEL_MEASURE}") for row in curves])
     assert _equal(states[0], states[1])
     assert _equal(states[0], states[2])
     assert qualities[0] == [None, None]
@@ -327,7 +327,7 @@ def test_guesses_are_held_against_the_labels_that_were_hidden(
     monkeypatch.setattr(Paper, "measure", remember)
     monkeypatch.setattr(StudentStep, "__call__", watched)
     curves = _train(method, task, hidden=_hidden(task)).curves
-    name = task.objective.GUESS_MEASURE
+    name = task.objective.PSEUDO_LABEL_MEASURE
     for row in curves:
         found = of_epoch[int(row["epoch"])]
         assert row[f"train_{name}"] == pytest.approx(np.mean([value for value, _ in found]), abs=1e-6)

@@ -164,7 +164,7 @@ def test_an_outline_of_30000_points_is_read_and_filled_in_a_second_or_two(tmp_pa
 
 
 def test_another_suffix_names_the_two_that_are_known(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a\.json: expected a name that ends in \.geojson"):
+    with pytest.raises(ValueError, match=r"a\.json: unknown suffix.*\.geojson"):
         read_annotations(tmp_path / "a.json")
-    with pytest.raises(ValueError, match=r"a\.txt: expected a name"):
+    with pytest.raises(ValueError, match=r"a\.txt: unknown suffix"):
         write_annotations(tmp_path / "a.txt", [Region(BOX)])

@@ -63,5 +63,5 @@ def test_a_blank_slide_has_no_cells(tmp_path: Path) -> None:
 
 
 def test_a_fraction_beyond_one_is_refused(slide: Slide) -> None:
-    with pytest.raises(ValueError, match=r"min_tissue_fraction must lie in 0\.\.1, got 50"):
+    with pytest.raises(ValueError, match=r"min_tissue_fraction: got 50"):
         tissue_cells(slide, Grid(32.0, 1.0, slide.size_yx), 4.0, 50)

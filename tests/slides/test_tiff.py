@@ -89,7 +89,7 @@ HOSTILE = {
     "of no width": (with_tag(256, 4, 1, 0), "states 0 x 64 px"),
     "with huge tiles": (
         tiff([*TILES[:2], (322, 4, 1, 2**31), (323, 4, 1, 2**31), *TILES[4:]]),
-        "too large to be read",
+        "too large to read",
     ),
     "with a table of 4 billion tiles": (with_tag(324, 4, 2**32 - 1, 8), "damaged: tag 324"),
     "with a table beyond its end": (with_tag(324, 4, 1000, 8), "truncated: tag 324"),

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from histo_monai.evaluation.baselines.models import ARMS, ENCODER, LEARNED
+from histo_monai.evaluation.baselines.models import BASELINES, ENCODER, LEARNED
 from histo_monai.evaluation.metrics import intraclass_correlation
 from histo_monai.finetuning.learners import LEARNERS
 from histo_monai.pipeline.cli import main
@@ -108,7 +108,7 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
         assert estimate["value"] == pytest.approx(intraclass_correlation(ratings).value, abs=1e-4)
         error = (test["rater_a"] - test[model]).abs().mean()
         assert metrics["test"][model]["mae_a"]["value"] == pytest.approx(error, abs=1e-4)
-    assert set(metrics["test"]) >= {f"student_minus_{name}" for name in ("finetuned", *ARMS)}
+    assert set(metrics["test"]) >= {f"student_minus_{name}" for name in ("finetuned", *BASELINES)}
     for split in ("validation", "test"):
         rows = predictions[predictions["split"] == split]
         both = (rows["student"] + rows["color"]) / 2
@@ -135,7 +135,7 @@ def test_what_the_arms_chose_and_what_they_are_made_from_is_on_record(project: P
     encoder = project / "data/models/random-0/encoder.safetensors"
     assert metrics["provenance"]["inputs"]["data/models/random-0/encoder.safetensors"] == file_sha256(encoder)
     summary = _json(project / "data/evaluation/random-0-paper-0/summary.json")
-    assert set(summary["test_icc_a"]) == {"finetuned", "student", "chosen", *ARMS}
+    assert set(summary["test_icc_a"]) == {"finetuned", "student", "chosen", *BASELINES}
 
 
 @pytest.mark.slow

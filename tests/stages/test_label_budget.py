@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 
 from histo_monai.data.tables.predictions import Predictions, read_predictions
 from histo_monai.pipeline.cli import main
-from histo_monai.pipeline.paths import PATCHES_CSV, Run
-from tests.hostile.project import ROOT, write_own_project
+from histo_monai.pipeline.paths import PATCHES_CSV, WHOLE_SLIDES_CSV, Run
+from tests.hostile.project import ROOT, STAGES, write_own_project
 
 RUN = ("--method", "random", "--seed", "0")
 STEPS = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 4}
@@ -81,3 +81,48 @@ def test_labels_outside_the_budget_change_nothing(
         assert values.tobytes() == poisoned.predictions[name].tobytes(), name
     is_test = (table.rows["split"] == "test").to_numpy()
     assert not table.rows[column][is_test].equals(poisoned.rows[column][is_test])  # the poison was there
+
+
+SLIDE_STAGES = (("mil", *RUN), ("aggregate", *RUN))
+SLIDE_RUN = Run("random", 0, 0, "paper")
+
+
+def _diagnose() -> tuple[dict[str, np.ndarray], dict[str, pd.DataFrame]]:
+    """Tensors of all slide models, and all slide scores."""
+    for stage in SLIDE_STAGES:
+        assert main(stage) == 0
+    folders = (SLIDE_RUN.mil / "networks", SLIDE_RUN.diagnosis / "classifiers")
+    files = [path for folder in folders for path in sorted(folder.glob("*.safetensors"))]
+    assert len(files) == 4  # the networks of two folds, a classifier for each of two map models
+    tensors = {f"{path}: {name}": value for path in files for name, value in load_file(path).items()}
+    tables = {
+        str(folder): pd.read_csv(folder / "slides.csv") for folder in (SLIDE_RUN.mil, SLIDE_RUN.diagnosis)
+    }
+    return tensors, tables
+
+
+@pytest.mark.slow
+def test_labels_of_test_slides_change_no_slide_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("DEVICE", "cpu"), ("CPUS", "1"), ("WORKERS", "0"), ("RANKS", "1")):
+        monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
+    write_own_project()
+    for stage in STAGES[: STAGES.index(SLIDE_STAGES[0])]:
+        assert main(stage) == 0
+    tensors, tables = _diagnose()
+    slides = pd.read_csv(WHOLE_SLIDES_CSV, dtype=str, keep_default_na=False)
+    is_test = slides["split"] == "test"
+    assert sorted(slides["label"][is_test]) == ["normal", "tumor"]
+    slides["label"] = slides["label"].mask(
+        is_test, slides["label"].map({"tumor": "normal", "normal": "tumor"})
+    )
+    slides.to_csv(WHOLE_SLIDES_CSV, index=False)
+    poisoned_tensors, poisoned = _diagnose()
+    assert tensors.keys() == poisoned_tensors.keys()
+    for name, value in tensors.items():
+        assert value.tobytes() == poisoned_tensors[name].tobytes(), name
+    for name, table in tables.items():
+        scores = [column for column in table.columns if table[column].dtype == float]
+        assert scores
+        pd.testing.assert_frame_equal(table[scores], poisoned[name][scores], check_exact=True)
+        assert not table["label"].equals(poisoned[name]["label"])  # the poison was there

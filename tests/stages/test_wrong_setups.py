@@ -135,11 +135,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "test slide that is not there": (
         lambda: (OWN / "s6.tif").unlink(),
-        r"s6\.tif: no such file; check the path in the manifest",
+        r"s6\.tif: no such file. Fix: check the path in the manifest",
     ),
     "test slide that is no slide": (
         lambda: write_text(OWN / "s5.tif", "not a slide"),
-        r"s5\.tif: not a slide that .* reads; expected a tiled pyramidal image",
+        r"s5\.tif: not a slide that .* reads. Fix: use a tiled pyramidal image",
     ),
     "test slide without µm/px": (
         lambda: write_slide(OWN / "s6.tif", 6, mpp=None),
@@ -165,7 +165,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "slides that no encoder can see as asked": (
         all_of(PATCHES.unlink, _slide_labels("tntntnt"), params_with(embed__mpp=0.5)),
-        r"7 of 7 slides cannot be seen at 0\.5 µm/px .*\(embed\.mpp\): s0: .*slide_level\.pretraining_methods",
+        r"7 of 7 slides cannot be read at 0\.5 µm/px .*\(embed\.mpp\): s0: .*slide_level\.pretraining_methods",
     ),
     "alpha that leaves nothing": (
         params_with(alpha=0.01),
@@ -196,7 +196,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     "labels that are set aside": (
         params_with(alpha=0.5),
-        r"alpha 0\.5: the labels of 50% of the 16 training patches are set aside.*alpha: 1 uses all",
+        r"alpha 0\.5: the labels of 50% of the 16 training patches are set aside.*set alpha: 1 to use all",
     ),
     "slide labels of other names": (
         _slide_labels("cncncnc"),
@@ -212,7 +212,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "labels of slides alone, and no test": (
         all_of(_without("split"), PATCHES.unlink, _slide_labels("tntntnt")),
-        r"no patch is labeled: the labels of 7 slides \(normal, tumor\) .*the column split names those",
+        r"no patch is labeled: the labels of 7 slides \(normal, tumor\) .*the column split",
     ),
     "outlines of glass": (
         _on_glass,
@@ -228,11 +228,11 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a validation of one class": (
         all_of(NO_MAPS, _of_one_class("validation")),
-        r"9\d% of the 64 validation patches are 'tumor': who always says so is right as often",
+        r"9\d% of the 64 validation patches are 'tumor', so a constant answer",
     ),
     "pictures that are shrunk": (
         all_of(NO_MAPS, _pictures(side_px=96)),
-        r"24 of 24 pictures have up to 96 px a side and are shrunk to patch_px 32",
+        r"24 of 24 images have up to 96 px a side and are shrunk to patch_px 32",
     ),
     "classes that differ in case": (
         lambda: _squares(lambda slide, place: ("tumor", "normal", "Normal", "normal")[place]),
@@ -257,12 +257,12 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
             ),
             _scores,
         ),
-        r"labels are scores, and moco learns to look past the stains that scores are of: "
+        r"labels are scores, and moco learns to ignore the stains that scores measure: "
         r"pretraining_methods: \[random, rsp\]",
     ),
     "students without a patch to learn from": (
         NO_MAPS,
-        r"students have no patch without a label to learn from: .*unlabeled",
+        r"semi-supervised training has no unlabeled patch: .*unlabeled",
     ),
 }
 """What is not as it was meant -> what makes it so, and the line that says it."""

@@ -143,9 +143,9 @@ def test_what_cannot_be_captured_runs_as_ever(
     expected = _step(model, EncoderGraphs(model, CPU), _patches())
     for _ in range(4):
         torch.testing.assert_close(_step(model, asked_for, _patches()), expected)
-    assert [record.getMessage() for record in caplog.records] == [
-        "resnet18 is asked for kernel by kernel, which takes longer: operation not permitted when stream is capturing"
-    ]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "resnet18" in line
+    assert line.endswith("operation not permitted when stream is capturing")
 
 
 @pytest.mark.parametrize("is_learning", [True, False])
@@ -236,8 +236,8 @@ def _trained(name: str, device: torch.device, is_graphed: bool) -> tuple[torch.T
         to_device(method.network, device)
         targets = torch.linspace(0, 1, 4) if name == "rankup" else torch.arange(4) % 3
         optimizer = method.optimizer(Schedule(1, "sgd", 1e-3, 0.0, ()))
-        guesses = torch.full((12, task.num_outputs), 1 / task.num_outputs)
-        step = StudentStep(method, task, targets, optimizer, seed=0, guesses=guesses)
+        pseudo_labels = torch.full((12, task.num_outputs), 1 / task.num_outputs)
+        step = StudentStep(method, task, targets, optimizer, seed=0, pseudo_labels=pseudo_labels)
         step._graphs = EncoderGraphs(method.network, device if is_graphed else CPU)
         before, engine = _weights(method.network), Engine(lambda *_: None)
         for number in range(_num_steps(device)):

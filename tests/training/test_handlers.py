@@ -39,6 +39,6 @@ def test_each_epoch_is_a_line_with_the_time_that_is_left(
     trainer.run([0, 0], max_epochs=4)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
-        f"epoch {done_before + number}/4: train ; validation loss 0.500; {times}"
+        f"epoch {done_before + number}/4: train ; validation loss=0.500; {times}"
         for number, times in enumerate(expected, 1)
     ]

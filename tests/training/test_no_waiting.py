@@ -99,9 +99,9 @@ def test_a_step_of_a_student_waits_for_nothing(name: str, place: torch.device, d
     targets = torch.rand(8) if name == "rankup" else torch.arange(8) % 3
     of_all = torch.rand(24) if name == "rankup" else torch.arange(24) % 3
     hidden = HiddenLabels(of_all, torch.arange(24) > 3)
-    guesses = torch.full((24, task.num_outputs), 1 / task.num_outputs)
+    pseudo_labels = torch.full((24, task.num_outputs), 1 / task.num_outputs)
     optimizer = method.optimizer(Schedule(1, "adamw", 1e-3, 0.0, ()))
-    step = StudentStep(method, task, targets, optimizer, 0, hidden, guesses=guesses)
+    step = StudentStep(method, task, targets, optimizer, 0, hidden, pseudo_labels=pseudo_labels)
     pair = [(_pixels(8, 1, place), torch.arange(8, device=place))]
     pair.append((_pixels(24, 1, place), torch.arange(24, device=place)))
     means = {measure: SampleMean() for measure in step.measures}

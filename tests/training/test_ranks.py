@@ -153,8 +153,8 @@ def test_a_rank_has_the_device_that_was_asked_for(asked: str, num_ranks: int, de
 @pytest.mark.usefixtures("two_gpus")
 def test_one_gpu_named_for_several_ranks_is_refused_in_one_line_before_any_starts(tmp_path: Path) -> None:
     for asked, ranks, complaint in (
-        ("cuda:1", 2, "'cuda:1', one GPU, for 2 processes that need one each; set HISTO_MONAI_RANKS to 1"),
-        ("cuda", 3, "process 2 of 3 has no GPU: torch finds 2 here"),
+        ("cuda:1", 2, "HISTO_MONAI_DEVICE.*'cuda:1'.*2 processes"),
+        ("cuda", 3, "HISTO_MONAI_RANKS.*process 2 of 3.*2"),
     ):
         with pytest.raises(ValueError, match=complaint) as caught:
             run_in_ranks(_note, str(tmp_path), device=torch.device(asked), ranks=ranks, timeout_s=60)
@@ -181,7 +181,7 @@ def test_a_rank_that_sleeps_forever_ends_the_run_in_one_line(work: object) -> No
 
 
 def test_nobody_waits_without_end_where_ranks_do_not_meet() -> None:
-    with pytest.raises(RankHungError, match=r"process 1 made no step for 2 s and was ended, with the run"):
+    with pytest.raises(RankHungError, match=r"process 1.* 2 s"):
         run_in_ranks(_sleeps_and_nobody_waits, device=CPU, ranks=2, timeout_s=2, start="fork")
 
 

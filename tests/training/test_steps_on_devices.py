@@ -13,7 +13,7 @@ import torch
 from ignite.engine import Engine, State
 
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_rows import share_of
+from histo_monai.models.shared_rows import rows_of_rank
 from histo_monai.models.start import EncoderStart
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.params import load_params
@@ -145,8 +145,8 @@ def student_step(
     method.views = views
     optimizer = method.optimizer(Schedule(1, "sgd", 1e-3, 0.0, ()))
     gradients = _Gradients(method.network, optimizer)
-    guesses = torch.linspace(0, 1, 24 * task.num_outputs).view(24, -1).softmax(dim=1).to(dtype)
-    step = StudentStep(method, task, targets, optimizer, seed=0, guesses=guesses)
+    pseudo_labels = torch.linspace(0, 1, 24 * task.num_outputs).view(24, -1).softmax(dim=1).to(dtype)
+    step = StudentStep(method, task, targets, optimizer, seed=0, pseudo_labels=pseudo_labels)
     engine = Engine(lambda *_: None)
     engine.state = State(epoch=1, iteration=1)
     rank, num_ranks = idist.get_rank(), idist.get_world_size()  # each reads its share, as loaders give it
@@ -155,7 +155,7 @@ def student_step(
         [
             (patches[share], torch.arange(len(patches))[share])
             for patches in (labeled, unlabeled)
-            for share in [share_of(rank, num_ranks, len(patches))]
+            for share in [rows_of_rank(rank, num_ranks, len(patches))]
         ],
     )
     return float(measured["loss"].double().mean()), gradients.last

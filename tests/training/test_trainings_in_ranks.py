@@ -16,10 +16,10 @@ from histo_monai.data.loaders.streams import for_statistics, shuffled, two_strea
 from histo_monai.data.tables.tasks import split_rows
 from histo_monai.finetuning.trainer import Tuning, finetune
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_rows import SharedRows, share_of
+from histo_monai.models.shared_rows import SharedRows, rows_of_rank
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.teaching.class_proportions import shares_of
+from histo_monai.semisupervised.teaching.class_proportions import class_proportions
 from histo_monai.semisupervised.teaching.trainer import train_student
 from histo_monai.training.fit import Records
 from histo_monai.training.schedule import Schedule
@@ -39,7 +39,7 @@ def test_shares_are_those_of_numpy(num_ranks: int) -> None:
     for num in range(12):
         expected = np.array_split(np.arange(num), num_ranks)
         for rank in range(num_ranks):
-            assert np.arange(num)[share_of(rank, num_ranks, num)].tolist() == expected[rank].tolist()
+            assert np.arange(num)[rows_of_rank(rank, num_ranks, num)].tolist() == expected[rank].tolist()
 
 
 def test_batches_are_read_in_shares() -> None:
@@ -54,7 +54,7 @@ def test_batches_are_read_in_shares() -> None:
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:
     with pytest.raises(
-        InputError, match="batch_size 6 does not divide among 4 processes; make it a multiple"
+        InputError, match=r"batch_size: 6 does not divide among 4 processes\. Fix: make it a multiple"
     ):
         ShuffledBatches(10, 6, seed=0, purpose="labeled", world_size=4)
 
@@ -126,7 +126,7 @@ def _trainings() -> dict[str, Any]:
         picture=_nothing,
         records=Records(),
         statistics=statistics,
-        shares=shares_of(model, task, statistics),
+        proportions=class_proportions(model, task, statistics),
         interpolation_weights=(0.0, 0.5, 1.0),
     )
     return {

@@ -34,7 +34,7 @@ def test_a_set_of_operations_is_all_that_strong_views_get(smooth):
     assert ((drawn.strong.schedule[:, 0] == 0) == ~moved).all()
     relative = np.linalg.solve(drawn.weak.matrices.numpy(), drawn.strong.matrices.numpy())[:, 0]
     assert np.allclose(relative @ relative.transpose(0, 2, 1), np.eye(3))
-    with pytest.raises(InputError, match="n_aug: 1 to 2 expected, got 3"):
+    with pytest.raises(InputError, match=r"n_aug: got 3\. Fix: use 1 to 2"):
         WeakStrongViews(SIDE, 3, operations=operations)
 
 
@@ -93,12 +93,12 @@ def test_both_executions_agree_on_a_blur_in_micrometers(smooth):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"names": ("rotate", "twirl")}, "one of rotate, .* expected, got twirl"),
-        ({"limits": ("twirl",)}, "expected, got twirl"),
-        ({"names": ("rotate", "rotate")}, "each once expected"),
-        ({"hue": (0.0, 0.6)}, "hue: .* expected, got"),
-        ({"affine_scale": (0.5, 1.0)}, "affine_scale: .* expected, got"),
-        ({"mpp": 0.0}, "mpp: .* expected, got"),
+        ({"names": ("rotate", "twirl")}, "got twirl.*rotate"),
+        ({"limits": ("twirl",)}, "got twirl"),
+        ({"names": ("rotate", "rotate")}, "name each once"),
+        ({"hue": (0.0, 0.6)}, "hue: got"),
+        ({"affine_scale": (0.5, 1.0)}, "affine_scale: got"),
+        ({"mpp": 0.0}, "mpp: got"),
     ],
 )
 def test_impossible_strong_operations_are_named(settings, message):

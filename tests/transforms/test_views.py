@@ -263,7 +263,7 @@ def test_impossible_ranges_are_named(name, value):
 def test_an_impossible_probability_and_views_too_small_for_the_blur_are_named():
     with pytest.raises(InputError, match="prob"):
         PretrainAugmentation(SIDE, 1.5)
-    with pytest.raises(ValueError, match="size_px: at least 4 expected"):
+    with pytest.raises(ValueError, match=r"size_px: got .*at least 4"):
         PretrainAugmentation(3)
 
 

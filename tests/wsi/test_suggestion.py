@@ -125,13 +125,13 @@ def test_no_candidate_gives_no_choice() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"uncertainty": np.ones(3)}, r"uncertainty \(n,\), got \(5, 2\) and \(3,\)"),
-        ({"uncertainty": np.array([1, 1, -1, 1, 1.0])}, "an uncertainty is negative"),
-        ({"uncertainty": np.array([1, 1, np.nan, 1, 1.0])}, "an uncertainty is negative or not a number"),
-        ({"features": np.full((5, 2), np.inf, np.float32)}, "a feature is not a finite number"),
-        ({"labeled_features": np.ones((1, 3), np.float32)}, r"labeled features \(1, 3\) do not fit"),
-        ({"fields": _row_of_fields("ab", 1.0)}, "2 fields for 5 candidates"),
-        ({"num": 0}, "num must be at least 1"),
+        ({"uncertainty": np.ones(3)}, r"features \(5, 2\), uncertainty \(3,\)"),
+        ({"uncertainty": np.array([1, 1, -1, 1, 1.0])}, "uncertainty: a value is negative"),
+        ({"uncertainty": np.array([1, 1, np.nan, 1, 1.0])}, "uncertainty: .* Fix: give 0 or more"),
+        ({"features": np.full((5, 2), np.inf, np.float32)}, "features: a value is not finite"),
+        ({"labeled_features": np.ones((1, 3), np.float32)}, r"labeled_features: shape \(1, 3\)"),
+        ({"fields": _row_of_fields("ab", 1.0)}, "fields: 2 for 5 candidates"),
+        ({"num": 0}, "give num >= 1"),
     ],
 )
 def test_wrong_input_is_one_line(changes: dict[str, Any], says: str) -> None:

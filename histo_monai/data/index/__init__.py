@@ -1,1 +1,1 @@
-"""The index: data on disk -> tables of slides, of centers and of labeled patches; what leaks stops it."""
+"""The index: tables of slides, patch centers and labeled patches, checked for leaks."""

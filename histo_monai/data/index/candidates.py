@@ -1,4 +1,4 @@
-"""Fields of slides without labels: what students learn from beside labeled patches, what `suggest` chooses from."""
+"""Unlabeled fields of slides, for semi-supervised training and for `suggest`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.randomness import generator
 
 PLENTY = 2400
-"""Unlabeled patches where nobody said how many: what the reported figures of simulated slides were taken with."""
+"""Default number of unlabeled patches; the reported figures of simulated slides use it."""
 _LEAST_OFFER, _SURPLUS = 64, 4
 SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 
@@ -29,20 +29,20 @@ SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 def slides_to_search(
     slides: pd.DataFrame, patches: pd.DataFrame, kept_apart: pd.DataFrame, *, shared_ids: bool
 ) -> pd.DataFrame:
-    """The slides of the pretraining and those that training patches lie on, without what must stay unseen.
+    """Slides of the pretraining and of training patches, without validation and test slides.
 
     Args:
-        slides: of the pretraining; `slide_id`, `path`, `patient_id`, `mpp`.
-        patches: `data.tables.columns.PATCH_COLUMNS`; of the training, the others are not looked at.
-        kept_apart: `slide_id`, `path`, `patient_id` of what is validated and tested with, empty where unknown. A slide
-            is left out by its file.
-        shared_ids: all are of one collection: a slide is left out by its id and its patient, too.
+        slides: Pretraining slides with `slide_id`, `path`, `patient_id`, `mpp`.
+        patches: `data.tables.columns.PATCH_COLUMNS`; only training rows are used.
+        kept_apart: `slide_id`, `path`, `patient_id` (empty if unknown) of validation and test. A slide is excluded by
+            its file.
+        shared_ids: All tables come from one collection: also exclude by slide and patient id.
 
     Returns:
-        `SEARCHED_COLUMNS`, sorted by slide_id; `slide_mpp` is missing where the file must tell it.
+        `SEARCHED_COLUMNS`, sorted by slide_id; `slide_mpp` is missing where the file states it.
 
     Raises:
-        InputError: nothing is left, or two files have one slide_id.
+        InputError: No slide remains, or two files have one slide_id.
     """
     squares = patches[(patches["split"] == "train") & patches["y"].notna()]
     searched = pd.concat([slides.rename(columns={"mpp": "slide_mpp"}), squares], ignore_index=True)
@@ -53,25 +53,27 @@ def slides_to_search(
         for column in ("slide_id", "patient_id"):
             searched = searched[~searched[column].isin(set(kept_apart[column]) - {""})]
     if searched.empty:
-        raise InputError("every slide is validated or tested with; add slides to the corpus")
+        raise InputError("every slide is used for validation or test. Fix: add slides to the corpus.")
     twice = searched[searched["slide_id"].duplicated(keep=False)]
     if len(twice):
         first, second = twice["path"].iloc[:2]
-        raise InputError(f"slide_id {twice['slide_id'].iloc[0]!r} names {first} and {second}; ids are unique")
+        raise InputError(
+            f"slide_id {twice['slide_id'].iloc[0]!r} names {first} and {second}. Fix: use unique ids."
+        )
     return searched.sort_values("slide_id", ignore_index=True)
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where on a slide candidates may lie.
+    """Places on a slide that candidates may have.
 
     Attributes:
-        patch_px: side of the patches that the models see.
-        mpp: their resolution, µm/px.
-        side_um: side of the square around a candidate that must lie inside the slide, µm.
-        tissue_mpp: resolution of the tissue mask, µm/px.
-        min_tissue_fraction: of a patch.
-        per_slide: at most so many candidates of one slide.
+        patch_px: Side of the patches, px.
+        mpp: Resolution of the patches, µm/px.
+        side_um: Side of the square around a candidate that must lie inside the slide, µm.
+        tissue_mpp: Resolution of the tissue mask, µm/px.
+        min_tissue_fraction: Least tissue fraction of a patch.
+        per_slide: Most candidates per slide.
     """
 
     patch_px: int
@@ -83,20 +85,20 @@ class Search:
 
 
 def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processes: int) -> pd.DataFrame:
-    """Cells with tissue of the grid whose stride is the field of a patch: beside each other, never over each other.
+    """Cells with tissue on the grid whose stride is the field of a patch, so candidates do not overlap.
 
-    Where a slide has more than `per_slide`, so many are drawn, by a generator of its own.
+    A slide with more than `per_slide` cells gets a random subset from its own generator.
 
     Args:
         slides: `SEARCHED_COLUMNS`.
-        processes: slides looked at at the same time; decides nothing.
+        processes: Slides read in parallel; does not affect the result.
 
     Returns:
         `data.tables.columns.PATCH_COLUMNS` without label and split, slide by slide in the order of rows and columns;
-        `slide_mpp` is that of the open slide, never missing.
+        `slide_mpp` is never missing.
 
     Raises:
-        InputError: a slide cannot be read at `search.mpp`, or none has a candidate.
+        InputError: A slide cannot be read at `search.mpp`, or no slide has a candidate.
     """
     work = partial(_of_slide, search=search, seed=seed)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
@@ -105,8 +107,8 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
     counts = [len(centers) for centers, _ in drawn]
     if not any(counts):
         raise InputError(
-            f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm; lower --side-um, "
-            "or index.min_tissue_fraction"
+            f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm. Fix: lower --side-um, "
+            "or index.min_tissue_fraction."
         )
     rows = slides.assign(slide_mpp=[mpp for _, mpp in drawn]).loc[np.repeat(slides.index, counts)]
     rows = rows.reset_index(drop=True)
@@ -120,21 +122,21 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
 def draw_unlabeled(
     slides: pd.DataFrame, num: int, search: Search, *, seed: int, processes: int, or_fewer: bool = False
 ) -> pd.DataFrame:
-    """So many candidates; every slide gives the same number, as far as its tissue goes.
+    """`num` candidates, equally many from each slide as far as its tissue allows.
 
     Args:
         slides: `SEARCHED_COLUMNS`.
-        search: where they may lie; its `per_slide` is not looked at.
-        processes: decides nothing.
-        or_fewer: take what there is where the tissue has no room for so many.
+        search: `per_slide` is ignored.
+        processes: Slides read in parallel; does not affect the result.
+        or_fewer: Accept fewer candidates if the tissue is too small.
 
     Returns:
-        As `draw_candidates`; slides take turns, so that the first batch of a pass in order already shows all of them.
+        Table as of `draw_candidates`; slides alternate, so the first batch in order already covers all slides.
 
     Raises:
-        InputError: see `draw_candidates`; or the tissue has no room for so many.
+        InputError: An error of `draw_candidates`, or the tissue is too small for `num` patches.
     """
-    # A slide offers up to four times its fair share, so that others with little tissue can be made up for.
+    # A slide offers up to four times its fair number, to compensate for slides with little tissue.
     offer = min(num, _LEAST_OFFER + _SURPLUS * -(-num // len(slides)))
     rows = draw_candidates(slides, replace(search, per_slide=offer), seed=seed, processes=processes)
     key = generator(seed, "unlabeled").permutation(len(rows))
@@ -143,8 +145,8 @@ def draw_unlabeled(
     num = min(num, len(rows)) if or_fewer else num
     if len(rows) < num:
         raise InputError(
-            f"{num} unlabeled patches are asked for, and the tissue of the {len(room)} slides that nothing is "
-            f"validated or tested on has room for {len(rows)} beside each other; ask for fewer, or give more slides"
+            f"{num} unlabeled patches are requested, but the tissue of the {len(room)} slides outside validation and "
+            f"test holds {len(rows)} without overlap. Fix: request fewer, or add slides."
         )
     turn = turns.cumcount()
     share = pd.Series(fair_shares(room.to_numpy(), num), index=room.index)
@@ -156,7 +158,7 @@ def draw_unlabeled(
 def _of_slide(
     slide_id: str, path: Path, mpp: float | None, search: Search, seed: int
 ) -> tuple[NDArray[np.float64], float]:
-    """Centers of the candidates of a slide, shape (n, 2), level-0 pixels; and its resolution."""
+    """Candidate centers of a slide, shape (n, 2), level-0 pixels, and the slide's µm/px."""
     with open_slide(path, mpp) as slide:
         grid = Grid(search.patch_px * search.mpp, slide.mpp, slide.size_yx)
         cells, _ = tissue_cells(slide, grid, search.tissue_mpp, search.min_tissue_fraction)

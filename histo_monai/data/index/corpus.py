@@ -1,4 +1,4 @@
-"""A corpus of slides -> the two tables that pretraining reads: slides.csv and centers.csv."""
+"""Build the pretraining tables slides.csv and centers.csv from a corpus of slides."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from histo_monai.utils.randomness import generator
 from histo_monai.utils.storage import identify_slide
 
 _SURPLUS = 4
-"""A slide offers up to this many times its fair share, so that others with little tissue can be made up for."""
+"""Most multiple of its fair number of centers that a slide offers, to compensate for slides with little tissue."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where centers may lie: on tissue, and with the field of the coarsest patch inside the slide.
+    """Rules for centers: on tissue, with the field of the coarsest patch inside the slide.
 
-    A field that crosses the edge would be filled with white, the more of it the coarser the patch: the resolution could
-    be told from the width of the white strip.
+    A field beyond the edge would contain white, more of it in coarser patches. A network could then read the resolution
+    from the width of the white strip.
 
     Args:
-        mpps: resolutions of a sample, µm/px, finest first; the finest must be in the slide.
-        tissue_mpp: resolution of the tissue mask, µm/px.
-        min_tissue_fraction: of the field of the finest patch, which all resolutions share.
+        mpps: Resolutions of a sample, µm/px, finest first; the slide must support the finest.
+        tissue_mpp: Resolution of the tissue mask, µm/px.
+        min_tissue_fraction: Least tissue fraction of the finest patch's field, which all resolutions contain.
     """
 
     patch_px: int
@@ -47,7 +47,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class SlideSurvey:
-    """What one slide offers, or why it cannot be used (`problem`)."""
+    """Centers and facts of one slide, or the reason why it is unusable (`problem`)."""
 
     slide_id: str
     mpp: float = float("nan")
@@ -67,9 +67,9 @@ def survey_slide(
     seed: int,
     placement: Placement,
 ) -> SlideSurvey:
-    """Open a slide, find its tissue and draw up to `num` centers on it, or from a file of coordinates.
+    """The survey of a slide: up to `num` random centers on its tissue, or from a file of coordinates.
 
-    A slide that cannot be used is an answer too: `problem` says why.
+    An unusable slide sets `problem`; no error is raised.
     """
     try:
         with open_slide(path, mpp) as slide:
@@ -102,14 +102,14 @@ def survey_slide(
 def _from_file(
     path: Path, slide: Slide, num: int, within_um: float, drawn: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Up to `num` of the patches that a file names, those whose coarsest field lies inside the slide."""
+    """Up to `num` random patch centers of a coordinate file whose coarsest field lies inside the slide."""
     centers = np.rint(read_patch_centers(path))
     half = within_um / slide.mpp / 2
     inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)
     if not inside.any():
         raise InputError(
             f"{path}: none of its {len(centers)} patches has a field of {within_um:g} µm inside {slide.path} "
-            "(patch_px × coarsest mpp); are they of this slide?"
+            "(patch_px × coarsest mpp). Fix: use the coordinates of this slide."
         )
     centers = np.unique(centers[inside], axis=0).astype(np.int64)
     return drawn.permutation(centers)[:num]
@@ -133,7 +133,7 @@ def _check_resolution(path: Path, level_mpps: tuple[float, ...], mpp: float) -> 
 
 
 def no_slides() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """What `build_pretraining_index` returns, without a row: nothing is pretrained."""
+    """Empty tables of `build_pretraining_index`, for runs without pretraining."""
     return (
         pd.DataFrame(columns=list(SLIDE_COLUMNS)),
         pd.DataFrame(columns=list(CENTER_COLUMNS)),
@@ -151,25 +151,25 @@ def build_pretraining_index(
     skip_bad_slides: bool,
     processes: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Split the corpus by patient or slide and draw the centers of its samples.
+    """Slides and centers of the pretraining, with the corpus split by patient or slide.
 
-    Every slide of a split gives the same number of centers, as far as its tissue goes; what one lacks, the others make
-    up. Each slide draws from a generator of its own, so the result does not depend on `processes`.
+    Slides of a split give equally many centers as far as their tissue allows; other slides make up a shortage. Each
+    slide has its own generator, so the result does not depend on `processes`.
 
     Args:
         corpus: `data.tables.columns.CORPUS_COLUMNS`.
-        num: how many centers for "train" and for "validation".
-        validation_fraction: of the slides, where the corpus brings no split.
-        seed: of the split and of the centers.
-        skip_bad_slides: go on without slides that cannot be used; they are in the third table.
-        processes: slides surveyed at the same time.
+        num: Number of centers for "train" and for "validation".
+        validation_fraction: Fraction of the slides, if the corpus has no split.
+        seed: Seed of the split and the centers.
+        skip_bad_slides: Continue without unusable slides; the third table lists them.
+        processes: Slides read in parallel.
 
     Returns:
-        `SLIDE_COLUMNS`, `CENTER_COLUMNS`, and the slides left out with columns `slide_id`, `problem`.
+        `SLIDE_COLUMNS`, `CENTER_COLUMNS`, and the skipped slides with columns `slide_id`, `problem`.
 
     Raises:
-        InputError: slides cannot be used and `skip_bad_slides` is not set, a split holds no slide, or the tissue has no
-            room for as many centers as asked for.
+        InputError: Slides are unusable and `skip_bad_slides` is not set, a split has no slide, or the tissue is too
+            small for the requested centers.
     """
     most = max(1, _SURPLUS * max(num.values()))
     fair = min(most, 64 + _SURPLUS * -(-sum(num.values()) // len(corpus)))
@@ -222,13 +222,13 @@ def _slides_table(table: pd.DataFrame, good: list[SlideSurvey]) -> pd.DataFrame:
 def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
     if not offers:
         raise InputError(
-            f"no slide is in the {split} part; give more slides, or change index.validation_fraction"
+            f"no slide is in the {split} split. Fix: add slides, or change index.validation_fraction."
         )
     room = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
     if room.sum() < wanted:
         raise InputError(
-            f"the tissue of the {len(offers)} {split} slides has room for {room.sum()} samples, "
-            f"{wanted} are asked for; lower num_{split}, give more slides, or lower index.min_tissue_fraction"
+            f"the tissue of the {len(offers)} {split} slides holds {room.sum()} samples, {wanted} are requested. "
+            f"Fix: lower num_{split}, add slides, or lower index.min_tissue_fraction."
         )
     parts = [
         pd.DataFrame(
@@ -237,12 +237,12 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
         for s, k in zip(offers, fair_shares(room, wanted), strict=True)
         if s.centers_yx is not None
     ]
-    # Slides take turns, so that the first batch of a pass in order already shows all of them.
+    # Slides alternate, so that the first batch in order already covers all slides.
     return pd.concat(parts).sort_index(kind="stable")[list(CENTER_COLUMNS)]
 
 
 def _refusal(bad: pd.DataFrame, num_slides: int) -> str:
     return (
         f"{len(bad)} of {num_slides} slides cannot be used: {first_five(bad['problem'].tolist())}. "
-        "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
+        "Fix: repair or remove them, or set index.skip_bad_slides: true to skip them."
     )

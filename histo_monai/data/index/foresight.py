@@ -1,4 +1,4 @@
-"""What the stages to come will ask of the index, asked now: a run that must fail fails in its first minute."""
+"""Preflight check of the index: problems of later stages, reported in the first minute of a run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NO_MAPS = "or map no slides (slide_level.pretraining_methods: [])"
 
 @dataclass(frozen=True)
 class MapsAhead:
-    """How slides will be mapped and diagnosed.
+    """Settings of the heat-maps and the slide-level diagnosis.
 
     Attributes:
-        section: of params, for messages, as `heatmap.own`.
-        positive: class whose probability is mapped, and label of the slides that are told from others; None: tumor.
-        stride_um: side of a cell, µm; None for that of a patch.
-        num_folds: of the slides that are trained on.
+        section: Section of params for messages, such as `heatmap.own`.
+        positive_class: Class whose probability is mapped, and slide label to detect; None: tumor.
+        stride_um: Side of a cell, µm; None: the side of a patch.
+        num_folds: Folds of the training slides.
     """
 
     section: str
@@ -38,22 +38,22 @@ class MapsAhead:
 
     @property
     def label(self) -> str:
-        """That a slide is diagnosed for."""
+        """The slide label to detect."""
         return self.positive_class or "tumor"
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What will be run on the index.
+    """Settings of the stages after the index.
 
     Attributes:
-        patch_px: side of the patches that networks see.
-        alpha: fraction of the training labels that is used.
-        seeds: of the draws of the labels and of the folds.
-        maps: None where no slides will be mapped.
-        teaches: whether a student learns from patches without labels.
-        num_unlabeled: patches that nobody has labeled.
-        ignore_stains: methods of pretraining that learn to.
+        patch_px: Side of the networks' patches.
+        alpha: Fraction of the training labels that training uses.
+        seeds: Seeds of the random label subsets and folds.
+        maps: Map settings; None without maps.
+        teaches: Whether semi-supervised training runs.
+        num_unlabeled: Number of patches without a label.
+        ignore_stains: Pretraining methods that learn to ignore stains.
     """
 
     patch_px: int
@@ -68,12 +68,12 @@ class Ahead:
 def problems_ahead(
     table: pd.DataFrame, whole_slides: pd.DataFrame, finest: Sequence[float], ahead: Ahead
 ) -> list[str]:
-    """Why a later stage would fail, a line each, with what to change; none where all will find what they need.
+    """One line per problem that a later stage would have, with its fix; empty if there is none.
 
     Args:
         table: `data.tables.columns.PATCH_COLUMNS` with splits and ranks.
         whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS` with splits.
-        finest: µm/px of level 0 of each of the whole slides, as their files or slides.csv tell.
+        finest: Level-0 µm/px of each whole slide, from its file or slides.csv.
     """
     lines = _labels_left(table, ahead)
     if ahead.maps is None or whole_slides.empty or lines:
@@ -84,36 +84,34 @@ def problems_ahead(
 
 
 def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead) -> list[str]:
-    """What will run, and may not be what was meant: a line each; arguments as those of `problems_ahead`."""
+    """One line per doubtful setting that does not stop a run; arguments are those of `problems_ahead`."""
     lines = []
     num = int((table["split"] == "train").sum())
     if ahead.alpha < 1:
         lines.append(
-            f"alpha {ahead.alpha:g}: the labels of {1 - ahead.alpha:.0%} of the {num} training patches are set aside, "
-            "as if nobody had given them; alpha: 1 uses all"
+            f"alpha {ahead.alpha:g}: the labels of {1 - ahead.alpha:.0%} of the {num} training patches are set aside. "
+            "Fix: set alpha: 1 to use all."
         )
     elif ahead.teaches and not ahead.num_unlabeled:
         lines.append(
-            "students have no patch without a label to learn from: all labels are used, and no other patches are drawn "
-            "(labels.<dataset>.unlabeled, where labeled squares of slides tell the resolution)"
+            "semi-supervised training has no unlabeled patch: all labels are used, and no other patches are sampled "
+            "(labels.<dataset>.unlabeled, if labeled squares of slides state the resolution)"
         )
     lines += _cross_validation(table, ahead)
     if ahead.ignore_stains and table["score"].notna().any():
         lines.append(
-            f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to look past the stains that scores are "
-            "of: pretraining_methods: [random, rsp] did better in trials"
+            f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to ignore the stains that scores measure: "
+            "pretraining_methods: [random, rsp] was better in trials"
         )
     if ahead.maps is not None and (whole_slides["label"] != "").any():
         classes = sorted(set(table["label"]) - {""})
         why = why_no_diagnosis(whole_slides, ahead.maps.label, classes)
-        lines += (
-            [f"{why}; it is {ahead.maps.section}.positive_class that is told from the others"] if why else []
-        )
+        lines += [f"{why}; {ahead.maps.section}.positive_class is the slide label to detect"] if why else []
     return lines
 
 
 def _cross_validation(table: pd.DataFrame, ahead: Ahead) -> list[str]:
-    """A line, where no validation patch is kept apart, and folds cannot have every class without a patient."""
+    """A line if validation patches are absent and some class has labels of a single patient."""
     if (table["split"] == "validation").any() or _labels_left(table, ahead):
         return []
     for seed in ahead.seeds:
@@ -121,7 +119,7 @@ def _cross_validation(table: pd.DataFrame, ahead: Ahead) -> list[str]:
             labels = f"all labels of class {label!r}" if label else "all labels"
             why = f"{labels} are of {group}, and cross-validation needs two patients of each class"
             if (table["split"] == "test").any():
-                return [f"cross-validation chooses nothing: {why}. Fix: label patches of another patient"]
+                return [f"cross-validation cannot run: {why}. Fix: label patches of another patient"]
             return [
                 f"nothing can be measured: no patch has the split test, {why}. Fix: label patches of another patient, "
                 "or name patients to test on in the column split"
@@ -143,9 +141,8 @@ def _positive(table: pd.DataFrame, maps: MapsAhead) -> list[str]:
     if table["score"].notna().any() or maps.positive_class in (None, *classes):
         return []
     return [
-        f"{maps.section}.positive_class is {maps.positive_class!r}, but the classes are {', '.join(classes)}: set it "
-        f"to one of "
-        f"them, or to null for maps of all, {NO_MAPS}"
+        f"{maps.section}.positive_class is {maps.positive_class!r}, but the classes are {', '.join(classes)}. "
+        f"Fix: set it to one of them, or to null for maps of all, {NO_MAPS}"
     ]
 
 
@@ -162,7 +159,7 @@ def _resolutions(
             else f"training patches are of several resolutions at {patch_px} px"
         )
         return [
-            f"slides are mapped at the resolution of the training patches, but {what}: fill the column mpp of "
+            f"slides are mapped at the resolution of the training patches, but {what}. Fix: fill the column mpp of "
             f"patches.csv in every row, {NO_MAPS}"
         ]
     lines = []
@@ -179,12 +176,12 @@ def _resolutions(
 def slides_too_coarse(
     whole_slides: pd.DataFrame, finest: Sequence[float], mpp: float, purpose: str, instead: str
 ) -> list[str]:
-    """A line, where slides do not have the resolution that is asked of them.
+    """A line if some slides lack a requested resolution; else no line.
 
     Args:
-        mpp: that is asked for, µm/px.
-        purpose: what for, in words.
-        instead: what else can be done.
+        mpp: Requested µm/px.
+        purpose: Use of the slides, for the message.
+        instead: Alternative fix, for the message.
     """
     too_coarse = []
     for slide_id, of_slide in zip(whole_slides["slide_id"], finest, strict=True):
@@ -195,13 +192,13 @@ def slides_too_coarse(
     if not too_coarse:
         return []
     return [
-        f"{len(too_coarse)} of {len(whole_slides)} slides cannot be seen at {mpp:g} µm/px for {purpose}: "
-        f"{first_five(too_coarse)}; leave them out of slides.csv, {instead}"
+        f"{len(too_coarse)} of {len(whole_slides)} slides cannot be read at {mpp:g} µm/px for {purpose}: "
+        f"{first_five(too_coarse)}. Fix: remove them from slides.csv, {instead}"
     ]
 
 
 def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: MapsAhead) -> list[str]:
-    """Slides that are trained on are diagnosed by models without their fold: the labels must be in two folds."""
+    """Why training slides cannot be diagnosed by models of other folds: their labels must fill two folds."""
     slides = slides_to_fold(whole_slides, table, maps.label)
     if slides.empty:
         return []
@@ -215,7 +212,7 @@ def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: 
         folds = deal_folds(train, labeled, maps.num_folds, generator(seed, "label folds"))
         if folds.why_none:
             return [
-                "training slides are diagnosed by models that have not learned from them, but "
-                f"{folds.why_none}: label patches of more patients, raise alpha, {NO_MAPS}"
+                "training slides are diagnosed by models trained without them, but "
+                f"{folds.why_none}. Fix: label patches of more patients, raise alpha, {NO_MAPS}"
             ]
     return []

@@ -1,4 +1,4 @@
-"""What the pixels of patches say before any training: are they whole, how large, and which are the same."""
+"""Survey of patch images before training: integrity, size, and equal pixels."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from histo_monai.utils.files.trees import MAX_ASPECT, read_image
 from histo_monai.utils.process.processes import map_over_processes
 
 MIN_SIDE_PX = 8
-"""An image of fewer pixels a side shows nothing."""
+"""Least side of an image."""
 
 _NUM_AT_A_TIME = 64
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What one image file holds, or why it cannot be used (`problem`).
+    """Facts of one image file, or the reason why it is unusable (`problem`).
 
     Attributes:
-        digest: the same for images with the same pixels; empty for an image of a single color, which many patches of
-            empty glass are.
-        fingerprint: hexadecimal digits, nearly the same for copies; empty where there is too little to see.
-        side_px: the shorter side.
-        problem: one line that names the file; empty where there is none.
+        digest: Equal for images with equal pixels; empty for an image of one color, such as empty glass.
+        fingerprint: Hexadecimal perceptual hash, similar for copies; empty for an image with too little content.
+        side_px: Shorter side.
+        problem: One line that names the file; else empty.
     """
 
     digest: str = ""
@@ -40,18 +39,18 @@ class ImageFacts:
 
 
 def survey_images(table: pd.DataFrame, processes: int) -> pd.DataFrame:
-    """Read every image file of a table of labeled patches.
+    """Digest, fingerprint and side of every image file in a table of labeled patches.
 
     Args:
-        table: `data.tables.columns.PATCH_COLUMNS`; rows that are squares of slides are not looked at. Where `side_px`
-            is not 0, the image must have it.
-        processes: images read at the same time.
+        table: `data.tables.columns.PATCH_COLUMNS`; squares of slides are skipped. A `side_px` other than 0 must match
+            the image.
+        processes: Images read in parallel.
 
     Returns:
-        Columns `digest`, `fingerprint` and `side_px` for the rows of `table`; empty and as given for squares of slides.
+        Columns `digest`, `fingerprint` and `side_px` by row of `table`; empty and unchanged for squares of slides.
 
     Raises:
-        InputError: a file is missing or damaged, is no square, or has another size; names up to five.
+        InputError: A file is missing or damaged, not square, or of another size; names up to five.
     """
     facts = table[["side_px"]].assign(digest="", fingerprint="")
     images = table[table["y"].isna()]
@@ -89,18 +88,20 @@ def _survey(path: str, side_px: int) -> ImageFacts:
         return ImageFacts(problem=str(error))
     height, width = pixels.shape[:2]
     if max(height, width) > MAX_ASPECT * min(height, width):
-        return ImageFacts(problem=f"{path}: {height} × {width} px; a patch is a square, to within a tenth")
+        return ImageFacts(problem=f"{path}: {height} × {width} px. Fix: use a square, to within a tenth")
     if min(height, width) < MIN_SIDE_PX:
         return ImageFacts(
-            problem=f"{path}: {height} × {width} px; a patch has {MIN_SIDE_PX} px a side or more"
+            problem=f"{path}: {height} × {width} px. Fix: use an image of {MIN_SIDE_PX} px a side or more"
         )
     if side_px and min(height, width) != side_px:
-        return ImageFacts(problem=f"{path}: {height} × {width} px; expected {side_px} × {side_px}")
+        return ImageFacts(
+            problem=f"{path}: {height} × {width} px. Fix: use {side_px} × {side_px}, or correct the table"
+        )
     return ImageFacts(digest_of(pixels), fingerprint(pixels).hex(), min(height, width))
 
 
 def digest_of(pixels: np.ndarray) -> str:
-    """The same text for images of the same pixels; empty where all have one color."""
+    """A digest of an image's pixels; empty for an image of one color."""
     if bool((pixels == pixels[:1, :1]).all()):
         return ""
     shape = str(pixels.shape).encode()

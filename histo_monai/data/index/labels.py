@@ -1,4 +1,4 @@
-"""Labeled patches of each dataset -> the table that fine-tuning, consistency training and evaluation read."""
+"""Build the table of labeled patches for fine-tuning, semi-supervised training and evaluation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from histo_monai.utils.randomness import generator
 
 @dataclass(frozen=True)
 class Labels:
-    """Labeled patches as the index leaves them.
+    """Labeled patches in the index.
 
     Attributes:
         table: `data.tables.columns.PATCH_COLUMNS`, sorted by split and patch_id.
-        warnings: what a reader of the results must know, one line each.
+        warnings: Data warnings for readers of the results, one line each.
         near_copies: `audit.near_copies.NEAR_COLUMNS`.
     """
 
@@ -41,18 +41,17 @@ def build_labels(
     seed: int,
     processes: int,
 ) -> Labels:
-    """Look at every image, draw what is not split yet, rank the labels, and let nothing leak.
+    """The table of labeled patches: surveyed, split, ranked and audited for leaks.
 
     Args:
-        around: what the patches are compared with; its `within_patients` lets validation be drawn from the patients of
-            the training patches.
-        validation_fraction: of the patches without a split. None: all patches outside the test are for training, and
-            cross-validation inside the labels chooses.
-        processes: files read at the same time; decides nothing.
+        around: Data to compare with; `within_patients` permits validation patches from training patients.
+        validation_fraction: Fraction of the patches without a split. None: all patches outside the test train, and
+            cross-validation inside the labels selects models.
+        processes: Files read in parallel; does not affect the result.
 
     Raises:
-        InputError: an image cannot be used, training or separate validation lacks a class, or two splits share a
-            patient, a slide or an image, or the corpus has a test slide.
+        InputError: An image is unusable; training or separate validation lacks a class; two splits have a common
+            patient, slide or image; or the corpus has a test slide.
     """
     table = labeled.table
     facts = survey_images(table, processes)
@@ -80,24 +79,23 @@ def build_labels(
 
 
 def without_labels(missing: Path, around: Surroundings, processes: int) -> Labels:
-    """No patch at all: slides of your own can be pretrained on and mapped, and are compared all the same.
+    """An empty table with its audit, for slides without labels, which can still be pretrained on and mapped.
 
     Args:
-        missing: the table that would hold the labels.
-        processes: decides nothing.
+        missing: The absent table of labels, for the warning.
 
     Raises:
-        InputError: a whole slide to be tested is in the pretraining.
+        InputError: The pretraining contains a test slide.
     """
     table = empty_table()
     facts = table[["side_px"]].assign(digest="", fingerprint="")
     remarks, near = review(table, facts, around, processes)
-    what = f"{missing}: not found; without labels there is nothing to fine-tune or to evaluate"
+    what = f"{missing}: not found; fine-tuning and evaluation need labels"
     return Labels(table, [what, *remarks], near)
 
 
 def count_patches(table: pd.DataFrame) -> dict[str, Any]:
-    """Patches of each split (`patches_train` ...), and below `classes` those of each class in each split."""
+    """Number of patches per split (`patches_train` ...), and per class and split under `classes`."""
     counts: dict[str, Any] = {f"patches_{split}": int((table["split"] == split).sum()) for split in SPLITS}
     classes = sorted(table.loc[table["label"] != "", "label"].unique())
     of = table.groupby(["label", "split"]).size()
@@ -111,31 +109,33 @@ def _marked_validation(table: pd.DataFrame) -> list[str]:
     if not num:
         return []
     return [
-        f"{num} patches with the split validation are for training: cross-validation inside the labels chooses "
-        "(labels.<dataset>.validation: labeled; separate would keep them apart)"
+        f"{num} patches with the split validation are used for training: cross-validation inside the labels selects "
+        "models (labels.<dataset>.validation: labeled; set separate to exclude them)"
     ]
 
 
 def _check_classes(table: pd.DataFrame, *, is_separate: bool = False) -> list[str]:
-    """Training and separate validation have the same classes, and test no other; a warning where test lacks some."""
+    """Check that training and separate validation have equal classes, and test no other; warn if test lacks some."""
     classes = {split: set(table.loc[table["split"] == split, "label"]) for split in SPLITS}
     for split in ("train", "validation") if is_separate else ("train",):
         if not classes[split]:
-            raise InputError(f"no patch has the split {split}; mark some, or leave the column split empty")
+            raise InputError(
+                f"no patch has the split {split}. Fix: mark some, or leave the column split empty."
+            )
     if len(classes["train"]) == 1 and "" not in classes["train"]:
         raise InputError(
-            f"all training patches are of class {classes['train'].pop()!r}; give at least two classes"
+            f"all training patches are of class {classes['train'].pop()!r}. Fix: add a second class."
         )
     pairs = (("train", "validation"), ("validation", "train")) if is_separate else ()
     for split, other in (*pairs, ("test", "train")):
         lacking = sorted(classes[split] - classes[other])
         if lacking:
             raise InputError(
-                f"class {lacking[0]!r} is in {split} but not in {other}; give patches of it to both"
+                f"class {lacking[0]!r} is in {split} but not in {other}. Fix: add patches of it to both."
             )
     if not classes["test"]:
         figures = (
-            "all figures are of validation patches, by which models were chosen, and so somewhat too good"
+            "all figures are of validation patches, which also selected the models, so they are too good"
             if is_separate
             else "figures come from cross-validation inside the labels, which needs two patients of each class"
         )
@@ -150,7 +150,7 @@ def _shared_patients(table: pd.DataFrame) -> list[str]:
         shared = set(sides["train"][column]) & set(sides["validation"][column]) - {""}
         if shared:
             return [
-                f"validation has patches of the {column.removesuffix('_id')}s trained on "
-                f"({', '.join(sorted(shared)[:5])}): its figures may be too good"
+                f"validation and training have common {column.removesuffix('_id')}s "
+                f"({', '.join(sorted(shared)[:5])}): validation figures may be too good"
             ]
     return []

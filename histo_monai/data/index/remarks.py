@@ -1,4 +1,4 @@
-"""What labeled patches are, in words: what will run all the same, and be worth less than it looks."""
+"""Data warnings on labeled patches: problems that do not stop a run but weaken its results."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from histo_monai.slides import open_slide, tissue_fraction, tissue_mask
 from histo_monai.utils.process.processes import map_over_processes
 
 _ONE_SIDED = 0.95
-"""Of the patches of a split: a class with so many makes its accuracy say little."""
+"""Fraction of one class in a split from which accuracy has little meaning."""
 _GLASS = 0.05
-"""Of a patch: less tissue is none."""
+"""Tissue fraction of a patch below which it is empty glass."""
 
 
 def remarks_on(table: pd.DataFrame, *, patch_px: int, tissue_mpp: float, processes: int) -> list[str]:
-    """One line for each thing that a reader of the results should know of the labels.
+    """Data warnings on the labels, one line each.
 
     Args:
-        table: `data.tables.columns.PATCH_COLUMNS` with splits; `side_px` of images as their files have it.
-        patch_px: side of the patches that networks see.
-        tissue_mpp: resolution of the tissue mask, µm/px.
-        processes: slides looked at at the same time; decides nothing.
+        table: `data.tables.columns.PATCH_COLUMNS` with splits; `side_px` of images as in their files.
+        patch_px: Side of the networks' patches.
+        tissue_mpp: Resolution of the tissue mask, µm/px.
+        processes: Slides read in parallel; does not affect the result.
     """
     if table.empty:
         return []
@@ -43,8 +43,8 @@ def _shrunk(table: pd.DataFrame, patch_px: int) -> list[str]:
     if larger.empty:
         return []
     return [
-        f"{len(larger)} of {len(images)} pictures have up to {larger.max()} px a side and are shrunk to patch_px "
-        f"{patch_px}; raise that to see them as they are"
+        f"{len(larger)} of {len(images)} images have up to {larger.max()} px a side and are shrunk to patch_px "
+        f"{patch_px}. Fix: raise patch_px to use their full resolution"
     ]
 
 
@@ -53,8 +53,8 @@ def _sizes(table: pd.DataFrame) -> list[str]:
     if num.get("validation", 0) <= num.get("train", 0):
         return []
     return [
-        f"there are more patches for validation ({num['validation']}) than for training ({num['train']}): patients "
-        "or slides with many were drawn for it; lower index.validation_fraction, or fill the column split"
+        f"there are more patches for validation ({num['validation']}) than for training ({num['train']}), from "
+        "patients or slides with many. Fix: lower index.validation_fraction, or fill the column split"
     ]
 
 
@@ -65,8 +65,8 @@ def _one_sided(table: pd.DataFrame) -> list[str]:
         shares = labels.value_counts(normalize=True)
         if len(shares) and shares.iloc[0] >= _ONE_SIDED:
             lines.append(
-                f"{shares.iloc[0]:.0%} of the {len(labels)} {split} patches are {shares.index[0]!r}: who always says "
-                "so is right as often; give more of the others"
+                f"{shares.iloc[0]:.0%} of the {len(labels)} {split} patches are {shares.index[0]!r}, so a constant "
+                "answer has that accuracy. Fix: add patches of other classes"
             )
     return lines
 
@@ -86,13 +86,13 @@ def _on_glass(table: pd.DataFrame, tissue_mpp: float, processes: int) -> list[st
         what = f"of class {label!r} " if label else ""
         lines.append(
             f"{len(some)} of {num} patches {what}show empty glass, no tissue (the first: {some['patch_id'].iloc[0]}, "
-            f"y {some['y'].iloc[0]:.0f}, x {some['x'].iloc[0]:.0f}); if that is not what the class is, outline it anew"
+            f"y {some['y'].iloc[0]:.0f}, x {some['x'].iloc[0]:.0f}). Fix, unless the class is glass: outline it anew"
         )
     return lines
 
 
 def _tissue(rows: pd.DataFrame, tissue_mpp: float) -> NDArray[np.float64]:
-    """The part of each square of a slide that is tissue, 0..1. Shape (rows,)."""
+    """Tissue fraction of each square of one slide, 0..1, shape (rows,)."""
     stated = rows["slide_mpp"].iloc[0]
     with open_slide(Path(rows["path"].iloc[0]), None if np.isnan(stated) else float(stated)) as slide:
         mask_mpp = max(tissue_mpp, slide.mpp)

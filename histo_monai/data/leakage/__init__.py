@@ -1,1 +1,1 @@
-"""The audit of the index: nothing that the test is about may have been seen before, under whatever name."""
+"""Leakage audit of the index: no test patient, slide or image may be in training or pretraining under any name."""

@@ -1,9 +1,8 @@
-"""What an image looks like, in 144 bits: copies that were re-encoded, resized, mirrored or turned have nearly the same.
+"""Perceptual hash of an image, 144 bits, nearly equal for re-encoded, resized, mirrored or rotated copies.
 
-The signs of the lowest 12 × 12 coefficients of the cosine transform of the image at 32 × 32 gray pixels, a perceptual
-hash (after Zauner, Implementation and Benchmarking of Perceptual Image Hash Functions, 2010). A mirror image has the
-coefficients of odd order with the other sign, one turned by 90° has rows and columns exchanged as well: all eight
-orientations follow from the bits of one.
+The bits are the signs of the lowest 12 × 12 cosine coefficients of the image at 32 × 32 gray pixels (after Zauner,
+Implementation and Benchmarking of Perceptual Image Hash Functions, 2010). Mirroring negates the coefficients of odd
+order; a rotation by 90° also exchanges rows and columns. So one hash gives all eight orientations.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.fft import dctn
 
 MAX_DISTANCE = 28
-"""Of 143 bits, up to which two images count as near copies; measured, see docs/audit.md."""
+"""Most differing bits of 143 for near copies; measured in docs/audit.md."""
 
 _SIDE_PX = 32
 _ORDER = 12
@@ -27,14 +26,14 @@ _LEAST_SHARE = 0.25
 
 
 def fingerprint(pixels: NDArray[np.uint8]) -> bytes:
-    """The 144 bits of an image, the first of which is always 0.
+    """The 144 bits of an image; the first is always 0.
 
     Args:
         pixels: Shape (H, W, 3), uint8, RGB.
 
     Returns:
-        18 bytes; none where too little is on the image to tell it from another: less than a quarter of it differs
-        from its median by more than 8 gray levels, as on glass with a corner of tissue.
+        18 bytes; empty if less than a quarter of the image differs from its median by more than 8 gray levels, as on
+        glass with a corner of tissue.
     """
     gray = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2GRAY)
     small = cv2.resize(gray, (_SIDE_PX, _SIDE_PX), interpolation=cv2.INTER_AREA).astype(np.float64)
@@ -46,11 +45,11 @@ def fingerprint(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def class_words(fingerprints: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Fingerprints as words, of the images as they are and mirrored at the diagonal.
+    """Fingerprints as words for `distances`, of images and of their transposes.
 
     Returns:
-        Shape (2, 4, n): a word holds the coefficients of even or odd rows and of even or odd columns, so that another
-        mirroring turns all of its bits over or none. For `distances`.
+        Shape (2, 4, n). A word holds the coefficients of even or odd rows and even or odd columns, so mirroring inverts
+        all or none of its bits.
     """
     packed = np.frombuffer(b"".join(fingerprints), np.uint8).reshape(-1, _NUM_BYTES)
     bits = np.unpackbits(packed, axis=1).reshape(-1, _ORDER, _ORDER)
@@ -58,10 +57,10 @@ def class_words(fingerprints: Sequence[bytes]) -> NDArray[np.uint64]:
 
 
 def distances(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """How many bits differ in the best of the eight orientations, between each and each.
+    """Number of differing bits in the best of eight orientations, for all pairs.
 
     Args:
-        left: Shape (4, m), of `class_words`, as the images are.
+        left: Shape (4, m), the untransposed part of `class_words`.
         right: Shape (2, 4, n).
 
     Returns:
@@ -72,14 +71,14 @@ def distances(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np
         even, across, down, both = (
             np.bitwise_count(one[:, None] ^ other) for one, other in zip(left, turned, strict=True)
         )
-        # What is lost where all bits of a word are turned over, from -36 to 36; a mirror image does so with two words.
+        # Change of the distance if all bits of a word are inverted, -36 to 36; a mirror image inverts two words.
         one, two, three = (
             (np.uint8(_PER_CLASS) - np.uint8(2) * some).view(np.int8) for some in (across, down, both)
         )
         change = np.minimum(one + two, 0)
         np.minimum(change, one + three, out=change)
         np.minimum(change, two + three, out=change)
-        # Bytes go round at 256: adding a negative one is subtracting.
+        # Bytes wrap at 256: adding a negative one subtracts.
         np.minimum(best, even + across + down + both + change.view(np.uint8), out=best)
     return best
 

@@ -1,4 +1,4 @@
-"""Ids that are perhaps meant to be one, and ids that are missing."""
+"""Warnings on similar and missing ids."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _LATIN = str.maketrans(
         **dict.fromkeys("’‘ʼ′´`", "'"),
     }
 )
-"""Letters, dashes and quotes that look like those of a keyboard; letters are folded to lower case before."""
+"""Letters, dashes and quotes that look like keyboard characters; letters are folded to lower case first."""
 
 _NUMBER = re.compile(r"\+?([0-9]+|[0-9]{1,3}(,[0-9]{3})+)(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 _ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")
 
 
 def looks_of(text: str) -> str:
-    """What a reader, or a spreadsheet, makes of an id: the same for ids that may be meant to be one.
+    """The normal form of an id, equal for ids that look alike to a reader or a spreadsheet.
 
-    Folded are case, blanks, other ways of Unicode to write a letter or digit, letters of other alphabets and dashes
-    that look like Latin ones, a dot at the end, and ways to write a number: 17, 017, +17, 17.0, 1.7E+01.
+    Folds case, blanks, Unicode variants of letters and digits, look-alike letters and dashes, a final dot, and number
+    formats: 17, 017, +17, 17.0, 1.7E+01.
     """
     plain = text
     if not text.isascii():
@@ -45,12 +45,12 @@ def looks_of(text: str) -> str:
 
 
 def similar_ids(ids: Iterable[str], what: str, why: str) -> list[str]:
-    """A warning, if ids look alike, or are the same number written in different ways: see `looks_of`.
+    """A warning if ids look alike or are one number in different formats (`looks_of`).
 
     Args:
-        ids: with or without repetition; empty ones are none.
-        what: they are ids of.
-        why: it matters, the end of the sentence.
+        ids: With or without repetition; empty ids are ignored.
+        what: Noun for the ids, in plural.
+        why: Consequence and fix, the end of the sentence.
     """
     known = pd.Series(sorted({one for one in ids if one}), dtype=str)
     alike = [group.tolist() for _, group in known.groupby(known.map(looks_of)) if len(group) > 1]
@@ -61,7 +61,7 @@ def similar_ids(ids: Iterable[str], what: str, why: str) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    """An id in quotes, with the names of letters that cannot be told from others by looking at them."""
+    """An id in quotes, with the Unicode names of its look-alike letters."""
     odd = {
         sign
         for sign in text.casefold()
@@ -72,29 +72,25 @@ def _shown(text: str) -> str:
 
 
 def named_missing(patients: Iterable[str]) -> list[str]:
-    """A warning, if a patient has a name that other programs write where a value is missing."""
+    """A warning if a patient is named like a missing value of another program."""
     names = sorted(set(patients) & MISSING)
     if not names:
         return []
     return [
-        f"patients named {', '.join(map(repr, names))} count as one patient each, with all slides of that name; leave "
-        "patient_id empty where it is unknown"
+        f"patients named {', '.join(map(repr, names))} count as one patient each, with all slides of that name. "
+        "Fix: leave patient_id empty where it is unknown"
     ]
 
 
 def no_patients(table: pd.DataFrame) -> list[str]:
-    """A warning, if no labeled patch has a patient_id.
-
-    Args:
-        table: `data.tables.columns.PATCH_COLUMNS`.
-    """
+    """A warning if no labeled patch (`data.tables.columns.PATCH_COLUMNS`) has a patient_id."""
     if table.empty or (table["patient_id"] != "").any():
         return []
     counted = (
         "each slide counts as a patient of its own"
         if (table["slide_id"] != "").all()
-        else "none can be told apart"
+        else "patients are unknown"
     )
     return [
-        f"no patient ids: {counted}, so one patient may be in two splits without being noticed, and figures too good"
+        f"no patient ids: {counted}, so one patient may be in two splits unnoticed, and figures may be too good"
     ]

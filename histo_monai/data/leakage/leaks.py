@@ -1,4 +1,4 @@
-"""What two splits share: patients, slides, files and pixels, of patches, of whole slides and of the pretraining."""
+"""Leaks between splits: common patients, slides, files and pixels of patches, whole slides and pretraining."""
 
 from __future__ import annotations
 
@@ -26,30 +26,28 @@ def find_leaks(
     shared_ids: bool,
     within_patients: bool,
 ) -> pd.DataFrame:
-    """What two splits share, and what of the test is in the corpus of the pretraining.
+    """Leaks: data that two splits have in common, and test data in the pretraining corpus.
 
-    Compared are patients, slides, the pixels of image files, and thumbnails of slides, whatever these are called: those
-    that patches are squares of, those that are diagnosed, and those of the corpus.
+    Compares patients, slides, pixels of image files, and thumbnails of slides, regardless of names.
 
     Args:
         table: `data.tables.columns.PATCH_COLUMNS` with splits.
-        corpus: slides of the pretraining: `slide_id`, `path`, `patient_id`, `mpp`.
-        digests: of the rows of `table`, see `images.survey_images`.
-        whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS`, the slides of the dataset with the splits of their
-            patches. Those for validation teach the classifier of slides as those for training do, so only test slides
-            are apart; a slide that bears no label and is not tested plays no part.
-        slides: see `views.look_at_slides`; every slide of the three tables is in it.
-        shared_ids: `corpus` and `table` are of one collection, so that the same id means the same slide or patient.
-        within_patients: training and validation may share patients and slides.
+        corpus: Pretraining slides with `slide_id`, `path`, `patient_id`, `mpp`.
+        digests: Image digests of the rows of `table` (`images.survey_images`).
+        whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS` with the splits of their patches. The slide classifier
+            trains on validation slides too, so only test slides are separate; unlabeled slides outside the test are
+            ignored.
+        slides: Table of `views.look_at_slides` with every slide of the three tables.
+        shared_ids: `corpus` and `table` are of one collection, where equal ids mean the same slide or patient.
+        within_patients: Training and validation may have common patients and slides.
 
     Returns:
-        `LEAK_COLUMNS`, one row for each patient, slide or picture that two splits share: kind "patient", "slide" or
-        "pixels"; `first` and `second` are a patch_id of each split, or a slide_id of a whole slide or of the corpus
-        (split "pretraining").
+        `LEAK_COLUMNS`, one row per common patient, slide or image: kind "patient", "slide" or "pixels"; `first` and
+        `second` are a patch_id of each split, or a slide_id of a whole slide or of the corpus (split "pretraining").
     """
     patches = _of_patches(table, digests, slides)
     teaching = whole_slides[(whole_slides["split"] == "test") | (whole_slides["label"] != "")]
-    # Squares have no digest of their own: with patients shared, only images must differ.
+    # Squares have no digest of their own: with common patients, only images must differ.
     taught = patches[patches["is_image"]].assign(patient="", slide="") if within_patients else patches
     learned = _firsts(taught)
     everything = pd.concat([_firsts(patches), _firsts(_of_slides(teaching, teaching["split"], slides))])
@@ -66,10 +64,10 @@ def find_leaks(
 
 
 def check_leaks(leaks: pd.DataFrame) -> None:
-    """Refuse what `find_leaks` found.
+    """Refuse leaks of `find_leaks`.
 
     Raises:
-        InputError: there is a leak; names up to five.
+        InputError: There is a leak; names up to five.
     """
     if leaks.empty:
         return
@@ -78,11 +76,11 @@ def check_leaks(leaks: pd.DataFrame) -> None:
         for row in leaks.itertuples()
     ]
     counted = "1 leak" if len(leaks) == 1 else f"{len(leaks)} leaks"
-    raise InputError(f"{counted} between splits: {first_five(named)}. Remove one of each, or move it")
+    raise InputError(f"{counted} between splits: {first_five(named)}. Fix: remove or move one of each.")
 
 
 def same_pixels_other_label(table: pd.DataFrame, digests: pd.Series) -> list[str]:
-    """A warning, if images with the same pixels have different labels or scores."""
+    """A warning if images with equal pixels have different labels or scores."""
     known = table.assign(digest=digests, answer=table["label"].where(table["score"].isna(), table["score"]))
     known = known[known["digest"] != ""]
     differs = known.groupby("digest")["answer"].transform("nunique") > 1
@@ -92,17 +90,17 @@ def same_pixels_other_label(table: pd.DataFrame, digests: pd.Series) -> list[str
         known[known["digest"] == known["digest"][differs].iloc[0]].drop_duplicates("answer").index[:2]
     )
     return [
-        f"{differs.sum()} images have the pixels of another one but not its label, "
+        f"{differs.sum()} images have equal pixels but different labels, "
         f"such as {table['path'][first]} and {table['path'][second]}"
     ]
 
 
 def twins_in_training(table: pd.DataFrame, digests: pd.Series, slides: pd.DataFrame) -> list[str]:
-    """A warning, if cross-validation inside the labels can have the same pixels in two folds.
+    """A warning if cross-validation inside the labels can have equal pixels in two folds.
 
     Args:
         table: `data.tables.columns.PATCH_COLUMNS` with splits.
-        digests: of its rows, see `images.survey_images`.
+        digests: Image digests of its rows (`images.survey_images`).
     """
     if (table["split"] == "validation").any():
         return []
@@ -121,11 +119,7 @@ def twins_in_training(table: pd.DataFrame, digests: pd.Series, slides: pd.DataFr
 
 
 def twins_in_pretraining(corpus: pd.DataFrame, slides: pd.DataFrame) -> list[str]:
-    """A warning, if the training and the validation of the pretraining have slides of the same pixels.
-
-    Args:
-        corpus: `slide_id`, `path`, `split`.
-    """
+    """A warning if training and validation of the pretraining have slides of equal pixels."""
     known = corpus.assign(pixels=slides["digest"].reindex(corpus["path"]).to_numpy())
     known = known[known["pixels"] != ""].drop_duplicates(["pixels", "split"])
     sides = [known[known["split"] == split] for split in ("train", "validation")]
@@ -167,7 +161,7 @@ def _of_slides(some: pd.DataFrame, split: pd.Series | str, slides: pd.DataFrame)
 
 
 def _firsts(some: pd.DataFrame) -> pd.DataFrame:
-    """The first row of each patient, slide and picture in each split: `kind`, `what` it is, `split`, `name`."""
+    """The first row of each patient, slide and image per split, with columns `kind`, `what`, `split`, `name`."""
     parts = []
     for kind in _KINDS:
         first = some[["name", "split", kind]].drop_duplicates([kind, "split"]).rename(columns={kind: "what"})
@@ -176,7 +170,7 @@ def _firsts(some: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shared(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
-    """What two sides of `_firsts` share, each with the first that has it on either."""
+    """Common values of two tables of `_firsts`, each with its first row on either side."""
     parts = []
     for kind in _KINDS:
         sides = [side[side["kind"] == kind].drop_duplicates("what") for side in (left, right)]

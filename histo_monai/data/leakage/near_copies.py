@@ -1,4 +1,4 @@
-"""Images in two splits that look like copies of each other, found by their fingerprints."""
+"""Near copies between splits: images with similar fingerprints."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ NEAR_COLUMNS = ("kind", "first", "first_split", "second", "second_split", "dista
 """`kind` is image or slide; `first` and `second` are patch_ids or slide_ids; `distance` counts differing bits."""
 
 _ROWS = 4096
-_TILE, _COLUMNS = 64, 1024  # so many pairs at a time that they stay in the processor's cache
+_TILE, _COLUMNS = 64, 1024  # Pairs per block, sized for the processor's cache.
 
 
 def near_copies(
     seen: pd.DataFrame, sides: Sequence[tuple[str, str]], kind: str, processes: int
 ) -> pd.DataFrame:
-    """Pairs of images on two sides that differ in few bits, in any of the eight orientations.
+    """Pairs of images of two splits that differ in few bits, in any of eight orientations.
 
     Args:
-        seen: `name`, `split`, `digest` and `fingerprint` (empty where there is none) of images; pairs of one digest are
-            left out, as these are the same image.
-        sides: pairs of splits to compare.
-        processes: blocks compared at the same time; decides nothing.
+        seen: `name`, `split`, `digest` and `fingerprint` (may be empty) of images; pairs of one digest are skipped as
+            equal images.
+        sides: Pairs of splits to compare.
+        processes: Blocks compared in parallel; does not affect the result.
 
     Returns:
         `NEAR_COLUMNS`, the nearest first.
@@ -50,7 +50,7 @@ def near_copies(
 
 
 def near_copies_in_words(table: pd.DataFrame, kind: str) -> list[str]:
-    """A warning, if `near_copies` found any."""
+    """A warning if the table of `near_copies` has rows."""
     if table.empty:
         return []
     named = [
@@ -60,19 +60,19 @@ def near_copies_in_words(table: pd.DataFrame, kind: str) -> list[str]:
     counted = f"1 pair of {kind}s looks" if len(table) == 1 else f"{len(table)} pairs of {kind}s look"
     return [
         f"{counted} like copies of one another, re-encoded, resized, mirrored or turned: {first_five(named)}. "
-        "Look at them, and keep one of each; all are in near_copies.csv"
+        "Fix: look at the pairs in near_copies.csv, and remove one of each"
     ]
 
 
 def _pairs(left: list[str], right: list[str], processes: int) -> NDArray[np.int64]:
-    """Columns row of left, row of right, bits that differ."""
+    """Columns: row of left, row of right, number of differing bits."""
     if not left or not right:
         return np.zeros((0, 3), np.int64)
     of_left = class_words([bytes.fromhex(text) for text in left])[0]
     of_right = class_words([bytes.fromhex(text) for text in right])
     starts = list(range(0, len(left), _ROWS))
     work = partial(_pairs_of_rows, of_left, of_right)
-    if len(starts) == 1:  # done before a progress bar is drawn
+    if len(starts) == 1:  # One block needs no progress bar.
         return work(0)
     of_blocks = map_over_processes(work, starts, processes=processes, title="near copies", unit="block")
     return np.concatenate(list(of_blocks))

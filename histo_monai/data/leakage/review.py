@@ -1,4 +1,4 @@
-"""The whole audit, in one call: an error for what leaks, warnings for what may."""
+"""The leakage audit in one call: errors for leaks, warnings for possible leaks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ _APART_FROM_TEST = (("train", "test"), ("validation", "test"))
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What labeled patches are compared with.
+    """Data that labeled patches are compared with.
 
     Attributes:
-        corpus: slides of the pretraining: `slide_id`, `path`, `patient_id`, `mpp`, `split`.
-        whole_slides: of the dataset, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, as read; none where it has patches
-            only.
-        slides: see `views.look_at_slides`.
-        shared_ids: corpus and dataset are of one collection, so that the same id means the same slide or patient.
-        within_patients: training and validation may share patients and slides.
+        corpus: Pretraining slides with `slide_id`, `path`, `patient_id`, `mpp`, `split`.
+        whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS` of the dataset; empty for a dataset of patches.
+        slides: Table of `views.look_at_slides`.
+        shared_ids: Corpus and dataset are of one collection, where equal ids mean the same slide or patient.
+        within_patients: Training and validation may have common patients and slides.
     """
 
     corpus: pd.DataFrame
@@ -45,21 +44,17 @@ class Surroundings:
 def review(
     table: pd.DataFrame, facts: pd.DataFrame, around: Surroundings, processes: int
 ) -> tuple[list[str], pd.DataFrame]:
-    """Compare patches, whole slides and corpus, each with each.
+    """Warnings and near copies (`near_copies.NEAR_COLUMNS`) of patches, whole slides and corpus.
 
     Args:
-        table: `data.tables.columns.PATCH_COLUMNS` with splits; it may hold no row.
-        facts: of its rows, see `images.survey_images`.
-        around: what they are compared with.
-        processes: decides nothing.
-
-    Returns:
-        Warnings, and near copies, `near_copies.NEAR_COLUMNS`.
+        table: `data.tables.columns.PATCH_COLUMNS` with splits; may be empty.
+        facts: Facts of its rows (`images.survey_images`).
+        processes: Does not affect the result.
 
     Raises:
-        InputError: something is in two splits; names up to five.
+        InputError: Data are in two splits; names up to five.
     """
-    # Of squares few slides are left; each stands where its first patch does.
+    # Squares reduce to few slides; each slide is represented by its first patch.
     distinct = table.drop_duplicates(["slide_id", "path", "patient_id", "split"])
     whole_slides = with_splits_of_patches(around.whole_slides, distinct)
     check_leaks(
@@ -79,7 +74,7 @@ def review(
         *twins_in_training(distinct, facts["digest"].loc[distinct.index], around.slides),
         *twins_in_pretraining(around.corpus, around.slides),
         *_similar(distinct, around.corpus, whole_slides),
-        *similar_ids(table["label"].unique(), "classes", "they are learned as two: write them in one way"),
+        *similar_ids(table["label"].unique(), "classes", "they are learned as two. Fix: use one spelling"),
     ]
     for kind in ("image", "slide"):
         warnings += near_copies_in_words(near[near["kind"] == kind], kind)
@@ -87,10 +82,9 @@ def review(
 
 
 def with_splits_of_patches(whole_slides: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """Whole slides with a split each: that of their patches, but a test slide stays one.
+    """Whole slides with splits: a test slide stays in the test; others get the split of their patches.
 
-    One without patches keeps its own; where it has none, it goes with its patient's patches, else into training: what
-    is tested must be named.
+    A slide without patches uses its own split, else the split of its patient's patches, else training.
 
     Args:
         whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS`; `split` may be empty.
@@ -147,11 +141,11 @@ def _similar(table: pd.DataFrame, corpus: pd.DataFrame, whole_slides: pd.DataFra
     return [
         *named_missing(patients),
         *similar_ids(
-            patients, "patients", "if they are one, its patches may be in two splits: write it in one way"
+            patients, "patients", "if they are one, its patches may be in two splits. Fix: use one spelling"
         ),
         *similar_ids(
             slides,
             "slides",
-            "they may be one slide, and on a disk that ignores case their maps would be one file: rename one",
+            "they may be one slide, and on a case-insensitive disk their maps would be one file. Fix: rename one",
         ),
     ]

@@ -1,7 +1,7 @@
-"""A closer look at slides whose fingerprints are nearly the same: the same tissue, or another of the same shape?
+"""Compare the fine structure of slides with similar fingerprints: one tissue, or two of one shape?
 
-A fingerprint knows waves of a twelfth of a picture, which round pieces of tissue in the middle of white share. Laid
-over one another, copies agree in what is finer as well; others do not.
+A fingerprint has waves of a twelfth of a picture, which any round tissue on white produces. After registration, only
+copies also agree in fine structure.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from histo_monai.slides import open_slide
 from histo_monai.utils.process.processes import map_over_processes
 
 MIN_CORRELATION = 0.5
-"""Of the fine structure of copies; measured, see docs/audit.md."""
+"""Least correlation of the fine structure of copies; measured in docs/audit.md."""
 
 THUMBNAIL_PX = 512
-"""Longer side of what is looked at."""
+"""Longer side of the compared thumbnails."""
 
 _SIDE_PX = 256
 _RIM_PX = 16
 _FINE, _COARSE = 1.0, 3.0
-"""Standard deviations between which structure is compared, px of `_SIDE_PX`."""
+"""Standard deviations of the band-pass filter, px of `_SIDE_PX`."""
 
 _SMOOTH = (5, 11)
-"""Kernels that pictures are smoothed by to be laid over one another, px."""
+"""Smoothing kernels of the registration, px."""
 
 _ORIENTATIONS_TRIED = 3
 _STEPS = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_COUNT, 60, 1e-5)
 
 Gray = NDArray[np.floating[Any] | np.integer[Any]]
-"""What OpenCV takes and gives; here always float32."""
+"""Images for OpenCV; here always float32."""
 
 
 def of_same_tissue(near: pd.DataFrame, slides: pd.DataFrame, processes: int) -> pd.DataFrame:
-    """Those pairs whose slides show the same tissue, in whatever orientation.
+    """Pairs whose slides show the same tissue, in any orientation.
 
     Args:
         near: `near_copies.NEAR_COLUMNS`, of slides.
-        slides: `name`, `split`, `path`, and `mpp` (missing where the file must tell it).
-        processes: pairs looked at at the same time; decides nothing.
+        slides: `name`, `split`, `path`, and `mpp` (missing where the file states it).
+        processes: Pairs compared in parallel; does not affect the result.
 
     Raises:
-        InputError: a slide cannot be read.
+        InputError: A slide cannot be read.
     """
     if near.empty:
         return near
@@ -68,14 +68,14 @@ def _same_tissue(one: str, one_mpp: float, other: str, other_mpp: float) -> bool
 
 
 def fine_correlation(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """How far the fine structure of two thumbnails agrees where they agree best, -1..1; where enough, no further.
+    """Best correlation of the fine structure of two thumbnails, -1..1; stops early at `MIN_CORRELATION`.
 
-    The second is turned and mirrored as its rough structure fits best, and laid over the first by an affine map that
-    maximizes their correlation (Evangelidis & Psarakis 2008).
+    The second thumbnail is rotated and mirrored to the best coarse fit, then registered by an affine map that maximizes
+    the correlation (Evangelidis & Psarakis 2008).
 
     Args:
         one: Shape (H, W, 3), uint8, RGB.
-        other: likewise, of any size.
+        other: Shape (H', W', 3), uint8, RGB.
     """
     wanted, turned = _tissue(one), _tissue(other)
     rough = cv2.GaussianBlur(wanted, (0, 0), 4)
@@ -91,7 +91,7 @@ def fine_correlation(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
 
 
 def thumbnail(path: str | Path, mpp: float) -> NDArray[np.uint8]:
-    """What is looked at of a slide, shape (H, W, 3), uint8, RGB; `mpp` is NaN where the file must tell it."""
+    """Thumbnail of a slide, shape (H, W, 3), uint8, RGB; `mpp` is NaN where the file states it."""
     with open_slide(path, None if np.isnan(mpp) else mpp) as slide:
         return slide.thumbnail(slide.thumbnail_mpp(THUMBNAIL_PX))
 
@@ -109,7 +109,7 @@ def _orientations(picture: Gray) -> Iterator[Gray]:
 
 
 def _laid_over(wanted: Gray, picture: Gray) -> Iterator[Gray]:
-    """As it is, then as affine maps lay it over what is wanted, if one is found."""
+    """The picture unchanged, then registered to `wanted` by affine maps, if the registration converges."""
     yield picture
     everywhere = np.ones(picture.shape, np.uint8)
     for smooth in _SMOOTH:
@@ -118,7 +118,7 @@ def _laid_over(wanted: Gray, picture: Gray) -> Iterator[Gray]:
             found = cv2.findTransformECC(
                 wanted, picture, as_it_is, cv2.MOTION_AFFINE, _STEPS, everywhere, smooth
             )[1]
-        except cv2.error:  # it does not converge: they have nothing in common there
+        except cv2.error:  # No convergence: the pictures have nothing in common.
             continue
         how = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         yield cv2.warpAffine(picture, found, wanted.shape, flags=how, borderMode=cv2.BORDER_REPLICATE)

@@ -1,4 +1,4 @@
-"""One look at each slide: what its thumbnail shows."""
+"""Survey of slides by thumbnail: digest, fingerprint and readability."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ _THUMBNAIL_MPP = 32.0
 
 
 def look_at_slides(files: pd.DataFrame, processes: int) -> pd.DataFrame:
-    """Read the thumbnail of every slide, once for each file on disk.
+    """Facts of every slide from its thumbnail, read once per file on disk.
 
     Args:
-        files: `path`, and `mpp` (missing where the file must tell it); a path may come several times.
-        processes: slides read at the same time.
+        files: `path`, and `mpp` (missing where the file states it); paths may repeat.
+        processes: Slides read in parallel.
 
     Returns:
-        Index `path`; `digest`, the same text for thumbnails with the same pixels; `fingerprint` of its tissue, in
-        hexadecimal digits; `problem`, why it cannot be read, a line; `content`, a digest of samples of its files.
-        Texts are empty where there is none.
+        Index `path`; `digest`, equal for thumbnails with equal pixels; `fingerprint` of the tissue, hexadecimal;
+        `problem`, why the slide cannot be read; `content`, a digest of samples of its files. Missing texts are empty.
     """
     files = files.drop_duplicates("path")
     real = [os.path.realpath(path) for path in files["path"]]
@@ -48,37 +47,36 @@ def look_at_slides(files: pd.DataFrame, processes: int) -> pd.DataFrame:
 def readable(
     whole_slides: pd.DataFrame, looks: pd.DataFrame, skip_bad_slides: bool
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The slides that can be read, and a line for each that cannot.
+    """The readable slides, and a line for each unreadable one.
 
     Args:
         whole_slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS`.
-        skip_bad_slides: go on without those.
+        skip_bad_slides: Continue without unreadable slides.
 
     Raises:
-        InputError: a slide cannot be read, and `skip_bad_slides` is not set.
+        InputError: A slide cannot be read, and `skip_bad_slides` is not set.
     """
     problem = looks["problem"].reindex(whole_slides["path"]).to_numpy()
     lines = [line for line in problem if line]
     if lines and not skip_bad_slides:
         raise InputError(
             f"{len(lines)} of {len(whole_slides)} whole slides cannot be read: {first_five(lines)}. "
-            "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
+            "Fix: repair or remove them, or set index.skip_bad_slides: true to skip them."
         )
     return whole_slides[problem == ""].reset_index(drop=True), [f"left out: {line}" for line in lines]
 
 
 def refuse_unreadable(looks: pd.DataFrame, paths: pd.Series) -> None:
-    """Refuse slides that are learned from and cannot be read; those of `readable` may be left out.
-
-    Args:
-        paths: of the slides; one may come several times.
+    """Refuse unreadable slides that training needs.
 
     Raises:
-        InputError: names up to five.
+        InputError: A slide cannot be read; names up to five.
     """
     lines = [line for line in looks["problem"].reindex(paths.unique()) if line]
     if lines:
-        raise InputError(f"{len(lines)} slides cannot be read: {first_five(lines)}. Mend or remove them")
+        raise InputError(
+            f"{len(lines)} slides cannot be read: {first_five(lines)}. Fix: repair or remove them."
+        )
 
 
 def _look(path: str, mpp: float | None) -> tuple[str, str, str, str]:
@@ -92,7 +90,7 @@ def _look(path: str, mpp: float | None) -> tuple[str, str, str, str]:
 
 
 def tissue_of(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The thumbnail without the glass around it: another scan of the slide begins elsewhere."""
+    """The thumbnail cropped to its tissue, because another scan of the slide begins elsewhere."""
     rows, columns = np.nonzero(tissue_mask(pixels))
     if not len(rows):
         return pixels

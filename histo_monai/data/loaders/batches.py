@@ -1,4 +1,4 @@
-"""Which rows of a table come together, epoch after epoch. Nothing else of loading draws a random number."""
+"""Batch samplers: the rows of each batch, epoch after epoch. All randomness of loading is in this module."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ Rows = NDArray[np.int64]
 
 
 class Batches(Sampler[list[int]], ABC):
-    """Row numbers of the batches of an epoch, as this process takes them.
+    """Row numbers of the batches of an epoch, for this process.
 
-    The batches of an epoch are a function of (seed, epoch) alone. With several processes each batch is cut into
-    contiguous shares of equal size, so the union of the shares is the batch that one process would have seen.
+    The batches are a function of (seed, epoch) alone. Several processes split each batch into contiguous parts of equal
+    size, so their union equals the batch of a single process.
 
     Args:
-        batch_size: of all processes together.
-        seed: of what is drawn; None: nothing is, and the last batch may be shorter.
-        purpose: tells apart draws of one seed.
-        rank: this process.
+        batch_size: Rows per batch of all processes together.
+        seed: Seed of the order; None: the table's order, and the last batch may be shorter.
+        purpose: Name of the random stream.
 
     Raises:
-        InputError: with a seed: the batch does not divide among the processes.
+        InputError: With a seed: the batch does not divide among the processes.
     """
 
     def __init__(
@@ -45,8 +44,8 @@ class Batches(Sampler[list[int]], ABC):
     ) -> None:
         if seed is not None and batch_size % world_size:
             raise InputError(
-                f"batch_size {batch_size} does not divide among {world_size} processes; make it a multiple, "
-                "or set HISTO_MONAI_RANKS"
+                f"batch_size: {batch_size} does not divide among {world_size} processes. Fix: make it a multiple, "
+                "or set HISTO_MONAI_RANKS."
             )
         self.num_batches = num_batches
         self.batch_size = batch_size
@@ -57,12 +56,12 @@ class Batches(Sampler[list[int]], ABC):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next iteration gives."""
+        """Set the epoch of the next iteration."""
         self.epoch = epoch
 
     @property
     def most_rows(self) -> int:
-        """Of a batch, as this process takes it."""
+        """Most rows of a batch in this process."""
         return -(-self.batch_size // self.world_size)
 
     def __len__(self) -> int:
@@ -74,24 +73,24 @@ class Batches(Sampler[list[int]], ABC):
 
     @abstractmethod
     def whole(self) -> Iterator[Rows]:
-        """The batches of all processes together."""
+        """Batches of all processes together."""
 
     def draw(self, *keys: int) -> np.random.Generator:
-        """What the epoch's batches are drawn by; keys tell apart draws of one epoch."""
+        """Random generator of the epoch; keys separate several generators."""
         assert self.seed is not None
         return generator(self.seed, self.purpose, self.epoch, *keys)
 
 
 class EpochBatches(Batches):
-    """Every row once, but for those that do not fill a last batch where the order is drawn.
+    """Every row once; with a seed, in random order without the incomplete last batch.
 
     Args:
-        num_samples: rows of the table.
-        seed: of the order; None keeps the table's order and the last, shorter batch (validation).
-        slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
+        num_samples: Rows of the table.
+        seed: Seed of the order; None: the table's order with a shorter last batch (validation).
+        slides: Slide number of each row, to read few slides at a time (`order.shuffled_order`).
 
     Raises:
-        InputError: see `Batches`, and with a seed: the batch is larger than the table.
+        InputError: With a seed: the batch exceeds the table or does not divide among the processes.
     """
 
     def __init__(
@@ -111,13 +110,13 @@ class EpochBatches(Batches):
         )
         if seed is not None and not full:
             raise InputError(
-                f"{num_samples} training samples do not fill one batch of {batch_size}; lower batch_size"
+                f"batch_size: {num_samples} training samples do not fill a batch of {batch_size}. Fix: lower it."
             )
         self.num_samples = num_samples
         self.slides = slides
 
     def whole(self) -> Iterator[Rows]:
-        """See `Batches`."""
+        """Batches of all processes together."""
         rows = np.arange(self.num_samples)
         if self.seed is not None:
             rows = shuffled_order(self.draw(), self.num_samples, self.slides, MAX_OPEN)
@@ -126,20 +125,20 @@ class EpochBatches(Batches):
 
 
 class ShuffledBatches(Batches):
-    """Full batches: one shuffled pass over the rows after the other, until the epoch has its batches.
+    """Full batches from one shuffled pass after another.
 
-    A pass ends in the middle of a batch if need be and the next one begins there, reshuffled; so every batch is full,
-    and with at least `ceil(num_samples / batch_size)` batches every row comes at least once.
+    A new pass may begin inside a batch, so every batch is full. At least `ceil(num_samples / batch_size)` batches
+    contain every row.
 
     Args:
-        num_samples: rows of the table, at least 1.
-        batch_size: see `Batches`; more than there are rows means that some come twice.
-        num_batches: of an epoch; None for as few as show every row.
-        purpose: tells apart streams of one seed.
-        slides: number of each row's slide, to read few slides at a time, see `order.shuffled_order`.
+        num_samples: Rows of the table, at least 1.
+        batch_size: Rows per batch of all processes; more than the table's rows repeats rows.
+        num_batches: Batches per epoch; None: enough for every row.
+        purpose: Name of the random stream.
+        slides: Slide number of each row, to read few slides at a time (`order.shuffled_order`).
 
     Raises:
-        InputError: see `Batches`, and: the table has no row.
+        InputError: The table is empty, or the batch does not divide among the processes.
     """
 
     def __init__(
@@ -155,7 +154,7 @@ class ShuffledBatches(Batches):
         world_size: int = 1,
     ) -> None:
         if num_samples < 1:
-            raise InputError(f"no {purpose} patch to train on")
+            raise InputError(f"{purpose}: no patch to train on. Fix: add patches.")
         num_batches = num_batches or -(-num_samples // batch_size)
         super().__init__(
             num_batches, batch_size, seed=seed, purpose=purpose, rank=rank, world_size=world_size
@@ -164,7 +163,7 @@ class ShuffledBatches(Batches):
         self.slides = slides
 
     def whole(self) -> Iterator[Rows]:
-        """See `Batches`."""
+        """Batches of all processes together."""
         waiting = np.empty(0, dtype=np.int64)
         passes = 0
         for _ in range(self.num_batches):
@@ -177,14 +176,14 @@ class ShuffledBatches(Batches):
 
 
 class DrawnBatches(Batches):
-    """Full batches of rows that are drawn with chances of their own, again and again.
+    """Full batches of rows sampled with replacement.
 
     Args:
-        chances: probability of each row, shape (n,); their sum is 1.
-        purpose: tells apart streams of one seed.
+        chances: Probability of each row, shape (n,); their sum is 1.
+        purpose: Name of the random stream.
 
     Raises:
-        InputError: see `Batches`.
+        InputError: The batch does not divide among the processes.
     """
 
     def __init__(
@@ -204,5 +203,5 @@ class DrawnBatches(Batches):
         self.chances = chances
 
     def whole(self) -> Iterator[Rows]:
-        """See `Batches`."""
+        """Batches of all processes together."""
         yield from self.draw().choice(len(self.chances), (self.num_batches, self.batch_size), p=self.chances)

@@ -1,4 +1,4 @@
-"""Pixels that were read once and will be asked for again: kept in memory, up to a limit."""
+"""In-memory cache of decoded patches, with a limit."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ MAX_BYTES = 2**30
 
 
 def shared_zeros(num_bytes: int) -> NDArray[np.uint8]:
-    """Zeros that forked processes share, in no file and outside /dev/shm, which containers keep small."""
+    """Zeros in anonymous memory that forked processes use together; /dev/shm is small in containers."""
     return np.frombuffer(mmap.mmap(-1, max(num_bytes, 1)), dtype=np.uint8)[:num_bytes]
 
 
 class KeptPixels:
-    """The first rows of a table, as many as fit, each read once by whoever asks first.
+    """Cache of the first rows of a table that fit; each row is read once.
 
-    Epochs ask for the same rows again and again, and decoding a tile costs more than anything else that happens to a
-    patch. The memory is shared with processes that are forked afterwards, so reading processes fill it together, and
-    is taken from the system page by page as rows come. Two that read one row at a time write the same bytes.
+    Decoding tiles is the most expensive step of a patch, and epochs repeat rows. Processes forked later fill the
+    same memory, which the system allocates page by page. Two processes that read one row write equal bytes.
 
     Args:
-        shape: of a row's pixels, uint8.
-        max_bytes: of all that are kept; later rows are read each time.
+        shape: Shape of a row's pixels, uint8.
+        max_bytes: Limit of the cache; later rows are read each time.
     """
 
     def __init__(self, num_rows: int, shape: tuple[int, ...], max_bytes: int = MAX_BYTES) -> None:
@@ -38,30 +37,27 @@ class KeptPixels:
     def get(
         self, rows: NDArray[np.int64], read: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
     ) -> NDArray[np.uint8]:
-        """Pixels of `rows`, each row's own; `read` gives those of rows that are not here.
+        """Pixels of `rows` in their order, a copy of shape (n, *shape).
 
         Args:
-            rows: Shape (n,), some may come twice.
-            read: Rows -> pixels, shape (rows, *shape).
-
-        Returns:
-            Shape (n, *shape), a copy.
+            rows: Shape (n,), may repeat.
+            read: Reads missing rows -> pixels, shape (rows, *shape).
         """
         pixels = np.empty((len(rows), *self.shape), dtype=np.uint8)
-        here = rows < self.num
-        here[here] = self._is_there[rows[here]] != 0
-        pixels[here] = self._pixels[rows[here]]
-        if not here.all():
-            missing, places = np.unique(rows[~here], return_inverse=True)
+        cached = rows < self.num
+        cached[cached] = self._is_there[rows[cached]] != 0
+        pixels[cached] = self._pixels[rows[cached]]
+        if not cached.all():
+            missing, places = np.unique(rows[~cached], return_inverse=True)
             fresh = read(missing)
-            pixels[~here] = fresh[places]
+            pixels[~cached] = fresh[places]
             fit = missing < self.num
             self._pixels[missing[fit]] = fresh[fit]
-            self._is_there[missing[fit]] = 1  # after the pixels: another process believes it
+            self._is_there[missing[fit]] = 1  # After the pixels: other processes rely on it.
         return pixels
 
     def __getstate__(self) -> dict[str, object]:
-        """A process that is spawned begins with nothing kept: memory is not sent, and not shared, by pickling."""
+        """Shape and size only: a spawned process begins with an empty cache."""
         return {"num": self.num, "shape": self.shape}
 
     def __setstate__(self, state: dict[str, object]) -> None:

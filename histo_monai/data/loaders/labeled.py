@@ -1,4 +1,4 @@
-"""Tables of labeled patches -> batches of pixels beside their labels."""
+"""Labeled patches -> batches of pixels and labels."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from histo_monai.data.tables.tasks import task_targets
 
 @dataclass(frozen=True)
 class LabeledLoader:
-    """Batches of patches with their labels.
+    """Batches of labeled patches.
 
     Attributes:
-        loader: gives pixels (n, 1, 3, P, P) uint8 and rows (n,) int64 of a table.
-        targets: by row: class numbers int64, or scores float32. Shape (rows of the table,).
+        loader: Pixels (n, 1, 3, P, P) uint8 and rows (n,) int64 of a table.
+        targets: Class numbers int64, or scores float32, shape (rows of the table,).
     """
 
     loader: PatchLoader
@@ -31,11 +31,11 @@ class LabeledLoader:
 
     @property
     def batch_size(self) -> int:
-        """Rows of a batch."""
+        """Rows per batch."""
         return self.loader.batch_sampler.batch_size  # type: ignore[union-attr]  # ours has it
 
     def some(self, num: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Up to `num` patches, (n, 1, 3, P, P) uint8, and their targets, (n,), of the rows that `spread` gives."""
+        """Up to `num` evenly spaced patches (`spread`), (n, 1, 3, P, P) uint8, and their targets, (n,)."""
         rows = spread(len(self.targets), num)
         dataset: Any = self.loader.dataset
         return dataset.__getitems__(rows.tolist())[0], self.targets[rows]
@@ -43,11 +43,11 @@ class LabeledLoader:
 
 @dataclass(frozen=True)
 class HiddenLabels:
-    """Labels that are known of unlabeled patches, and given to no training: what its guesses are held against.
+    """Known labels of unlabeled patches, hidden from training and compared with its pseudo labels.
 
     Attributes:
-        targets: by row of the unlabeled table, as those of a `LabeledLoader`; of any value where nothing is known.
-        known: by row, bool: a label is known, and not given.
+        targets: Targets of the unlabeled table's rows, as in a `LabeledLoader`; arbitrary if unknown.
+        known: Bool by row: a label is known and hidden.
     """
 
     targets: torch.Tensor
@@ -55,12 +55,12 @@ class HiddenLabels:
 
     @classmethod
     def of(cls, unlabeled: pd.DataFrame, labeled: pd.DataFrame, classes: list[str] | None) -> HiddenLabels:
-        """Of the patches that are not among the labeled ones.
+        """Hidden labels of the unlabeled patches.
 
         Args:
-            unlabeled: the table that is learned from without labels.
-            labeled: the patches whose labels are given.
-            classes: names by number; None for scores.
+            unlabeled: Table that training uses without labels.
+            labeled: Patches whose labels training uses.
+            classes: Names by number; None for scores.
         """
         targets = task_targets(unlabeled, classes)
         is_there = ~targets.isnan() if classes is None else targets >= 0
@@ -70,13 +70,13 @@ class HiddenLabels:
 
 @dataclass(frozen=True)
 class PatchReading:
-    """How rows of a table of patches are read.
+    """Settings for reading a table of patches.
 
     Attributes:
-        patch_px: side of the patches that a network sees.
-        classes: names by number; None for scores.
-        workers: reading processes.
-        device: that batches are for.
+        patch_px: Side of the network's patches.
+        classes: Names by number; None for scores.
+        workers: Number of reading processes.
+        device: Device of the batches.
     """
 
     patch_px: int
@@ -87,36 +87,36 @@ class PatchReading:
     def in_order(
         self, rows: pd.DataFrame, batch_size: int, *, rank: int = 0, world_size: int = 1
     ) -> LabeledLoader:
-        """Every row once, in the order of the table; of several processes each has a share of every batch."""
+        """Every row once, in the order of the table; several processes split every batch."""
         batches = EpochBatches(len(rows), batch_size, seed=None, rank=rank, world_size=world_size)
         return self.loader(self.dataset(rows), rows, batches)
 
     def fields(self, rows: pd.DataFrame, times: int, batch_size: int) -> LabeledLoader:
-        """Squares of slides in the order of the table, each in a field about its center that is so many times as wide.
+        """Slide squares in the order of the table, each in a field `times` as wide around its center.
 
-        Pixels are (n, 1, 3, times P, times P), and not kept: they are asked for once.
+        Pixels are (n, 1, 3, times P, times P), and not cached.
         """
         wide = rows.assign(side_px=rows["side_px"] * times)
         dataset = LabeledPatches(wide, patch_px=self.patch_px * times, max_kept_bytes=0)
         return self.loader(dataset, rows, EpochBatches(len(rows), batch_size, seed=None))
 
     def dataset(self, rows: pd.DataFrame) -> LabeledPatches:
-        """The pixels of rows."""
+        """Dataset of the rows' pixels."""
         return LabeledPatches(rows, patch_px=self.patch_px)
 
     def loader(
         self, dataset: LabeledPatches, rows: pd.DataFrame, batches: Sampler[list[int]]
     ) -> LabeledLoader:
-        """The pixels of rows beside their labels, in the order that a sampler gives."""
+        """Pixels and labels of rows, in the order of a sampler."""
         loader = patch_loader(dataset, batches, workers=self.workers, pin=self.device.type == "cuda")
         return LabeledLoader(loader, task_targets(rows, self.classes))
 
     def stream(self, dataset: LabeledPatches, rows: pd.DataFrame, batches: Batches) -> LabeledLoader:
-        """As `loader`, of rows that come again and again, see `repeated_batches`."""
+        """Pixels and labels of repeated rows (`repeated_batches`)."""
         loader = repeated_batches(dataset, batches, workers=self.workers, device=self.device)
         return LabeledLoader(loader, task_targets(rows, self.classes))
 
 
 def spread(num_rows: int, num: int) -> np.ndarray:
-    """Up to `num` row numbers at equal steps: tables are sorted, and steps through one show all classes and slides."""
+    """Up to `num` evenly spaced row numbers; in sorted tables they cover all classes and slides."""
     return np.linspace(0, num_rows - 1, min(num, num_rows)).round().astype(np.int64)

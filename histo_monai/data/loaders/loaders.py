@@ -1,4 +1,4 @@
-"""Tables -> batches of pixels, in the order that `data.loaders.batches` gives."""
+"""Tables -> batches of pixels, in the order of `data.loaders.batches`."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
 from histo_monai.utils.errors import InputError
 
 AHEAD = 2
-"""Batches that each reading process is asked for at a time, and keeps ready."""
+"""Batches that each reading process prefetches."""
 Patches = tuple[torch.Tensor, torch.Tensor]
 """Pixels (n, S, 3, P, P) uint8 and the row of each sample in its table (n,) int64."""
 
 
 class PatchDataset(Dataset[Patches], ABC):
-    """Rows whose pixels are all of one size; a loader asks for whole batches of them."""
+    """Rows with pixels of one size, read in whole batches."""
 
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Of the pixels of all rows."""
+        """Bytes of all pixels."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Rows."""
+        """Number of rows."""
 
     @abstractmethod
     def __getitems__(self, indices: Sequence[int]) -> Patches:
@@ -45,21 +45,20 @@ class PatchDataset(Dataset[Patches], ABC):
 
 
 class ConcentricPatches(PatchDataset):
-    """Samples read from the slides: one patch per resolution around each center.
+    """Samples read from slides: one patch per resolution around each center.
 
-    Whole batches are read at once (`__getitems__`), grouped by slide, so that each slide decodes its tiles once for
-    all of its samples in the batch.
+    A batch is read at once, grouped by slide, so each slide decodes its tiles once per batch.
 
     Args:
-        slides: columns `slide_id`, `path`, `mpp`.
-        centers: columns `slide_id`, `y`, `x` in level-0 pixels.
+        slides: Columns `slide_id`, `path`, `mpp`.
+        centers: Columns `slide_id`, `y`, `x` in level-0 pixels.
         mpps: S resolutions in µm/px, finest first.
         patch_px: P.
-        max_open_slides: handles that one process keeps open.
-        max_kept_bytes: of pixels that are kept in memory, see `KeptPixels`.
+        max_open_slides: Limit of open slides per process.
+        max_kept_bytes: Limit of the pixel cache (`KeptPixels`).
 
     Raises:
-        InputError: a center names a slide that is not in `slides`.
+        InputError: A center names a slide that is not in `slides`.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class ConcentricPatches(PatchDataset):
         if (rows < 0).any():
             missing = centers["slide_id"].iloc[int((rows < 0).argmax())]
             raise InputError(
-                f"centers.csv names slide {missing!r}, which slides.csv does not hold; run the index stage again"
+                f"centers.csv: slide {missing!r} is not in slides.csv. Fix: run the index stage again."
             )
         self.slide_row = rows.astype(np.int32)
         self.center_yx = centers[["y", "x"]].to_numpy(dtype=np.int32)
@@ -92,12 +91,12 @@ class ConcentricPatches(PatchDataset):
 
     @property
     def num_bytes(self) -> int:
-        """Of the pixels of all rows."""
+        """Bytes of all pixels."""
         return len(self) * len(self.mpps) * 3 * self.patch_px**2
 
     @property
     def slides_to_mix(self) -> NDArray[np.int32] | None:
-        """See `order.slides_to_mix`."""
+        """Slide number of each row if reading few slides at a time is faster, else None."""
         return slides_to_mix(self.slide_row, max_open=self._pool.max_open, num_kept=self._kept.num)
 
     def __getitem__(self, index: int) -> Patches:
@@ -131,34 +130,33 @@ def _as_read(batch: Any) -> Any:
 
 
 class _Loader(DataLoader[Patches]):
-    """A loader whose reading processes end when it does, in whichever way it is let go.
+    """A loader that ends its reading processes however it is released.
 
-    Torch waits five seconds for each process that got no message to end, and there would be none where the loader is
-    found as garbage in a cycle, as those that a trainer's handlers hold (its queues are gone first), nor, with
-    page-locked memory, at the end of the whole process.
+    Torch waits five seconds for each process without an end message. No message is sent if a loader is collected in a
+    reference cycle, such as a trainer's handlers (its queues are collected first), or at exit with page-locked memory.
     """
 
     def _get_iterator(self) -> Any:
         iterator: Any = super()._get_iterator()
         if self.num_workers:
-            # Held by the finalizer, it is no part of the garbage, and neither are its queues.
+            # The finalizer holds the iterator, so neither it nor its queues are collected first.
             atexit.register(weakref.finalize(self, iterator._shutdown_workers))
             atexit.unregister(
                 type(iterator)._clean_up_worker
-            )  # it waits, and holds every process there ever was
+            )  # It waits for, and holds, every process that ever existed.
         return iterator
 
 
 def patch_loader(
     dataset: Dataset[Patches], batches: Sampler[list[int]], *, workers: int, pin: bool
 ) -> DataLoader[Patches]:
-    """A loader whose workers live as long as it does; each opens its own slide handles after the fork.
+    """A loader with persistent workers; each worker opens its own slides after the fork.
 
     Args:
-        dataset: gives whole batches through `__getitems__`.
-        batches: which rows, in which order.
-        workers: reading processes; 0 reads in this one.
-        pin: page-locked memory, for copies to a GPU that do not wait.
+        dataset: Reads whole batches through `__getitems__`.
+        batches: Rows of each batch.
+        workers: Number of reading processes; 0 reads in this process.
+        pin: Use page-locked memory, for asynchronous copies to a GPU.
     """
     return _Loader(
         dataset,

@@ -1,10 +1,10 @@
-"""Random orders of rows: of all at once, or, where slides would be opened again and again, of some slides at a time.
+"""Random row orders, over all rows or over a window of slides.
 
-A row that is read from a slide which is not open costs twice as much. So where a table has more slides than a process
-keeps open, and more rows than it keeps in memory, an epoch takes the slides in windows: the rows of each slide,
-shuffled, are cut into equal shares; the shares of all slides are shuffled; as many of them at a time are mixed as the
-process keeps slides open. Every row comes once, every window holds a random draw of the slides, and within a window
-the order is random. Where there are fewer slides or fewer rows, it is a random order of all.
+Opening a slide for a row doubles the row's cost. So a table with more slides than a process keeps open, and more rows
+than its cache holds, is read in windows. The shuffled rows of each slide are cut into equal blocks, and the blocks of
+all slides are shuffled. A window mixes as many blocks as the process keeps slides open. Every row occurs once, every
+window holds a random subset of the slides, and the order within a window is random. Smaller tables get a random order
+of all rows.
 """
 
 from __future__ import annotations
@@ -16,21 +16,17 @@ from numpy.typing import NDArray
 from histo_monai.data.tables.counting import stable_order
 
 SHARE_ROWS = 128
-"""Most rows of a slide that come near each other: each of eight reading processes opens a slide for sixteen of them."""
+"""Most rows per block of a slide: eight reading processes open a slide for sixteen rows each."""
 
 
 def shuffled_order(
     draw: np.random.Generator, num_rows: int, slides: NDArray[np.int32] | None, window: int
 ) -> NDArray[np.int64]:
-    """A random order of rows.
+    """A random order of rows, each once, shape (num_rows,).
 
     Args:
-        draw: what is random is drawn from it.
-        slides: number of each row's slide, shape (num_rows,); None for an order of all rows at once.
-        window: shares that are mixed at a time, at least 1; no more slides are read at a time than these.
-
-    Returns:
-        Each row once, shape (num_rows,).
+        slides: Slide number of each row, shape (num_rows,); None: one order of all rows.
+        window: Blocks mixed at a time, at least 1; limits the slides read at a time.
     """
     order = draw.permutation(num_rows)
     if slides is None:
@@ -48,12 +44,12 @@ def shuffled_order(
 
 
 def slides_to_mix(slides: NDArray[np.int32], *, max_open: int, num_kept: int) -> NDArray[np.int32] | None:
-    """The slides of rows where it pays to read few of them at a time, or None.
+    """The slides of rows if reading few at a time is faster, else None.
 
     Args:
-        slides: number of each row's slide; negative for a row that is an image of its own.
-        max_open: slides that a process keeps open.
-        num_kept: rows that it keeps in memory.
+        slides: Slide number of each row; negative for an image file.
+        max_open: Open slides per process.
+        num_kept: Rows in the cache.
     """
     is_square = slides >= 0
     if len(slides) <= num_kept or len(pd.unique(slides[is_square])) <= max_open:

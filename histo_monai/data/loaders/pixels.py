@@ -18,12 +18,12 @@ from histo_monai.slides import MAX_OPEN
 
 
 class LabeledPatches(PatchDataset):
-    """What a `PatchReader` reads, for a loader; whole batches are read at once (`__getitems__`).
+    """Dataset of a `PatchReader` with a cache; batches are read at once.
 
     Args:
         patch_px: P, to which every patch is resized.
-        max_open_slides: handles that one process keeps open.
-        max_kept_bytes: of pixels that are kept in memory, see `KeptPixels`.
+        max_open_slides: Limit of open slides per process.
+        max_kept_bytes: Limit of the pixel cache (`KeptPixels`).
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class LabeledPatches(PatchDataset):
 
     @property
     def num_bytes(self) -> int:
-        """Of the pixels of all rows."""
+        """Bytes of all pixels."""
         return len(self) * math.prod(self._kept.shape)
 
     @property
     def slides_to_mix(self) -> NDArray[np.int32] | None:
-        """See `order.slides_to_mix`."""
+        """Slide number of each row if reading few slides at a time is faster, else None."""
         reader = self._reader
         return slides_to_mix(reader.slides, max_open=reader.max_open_slides, num_kept=self._kept.num)
 
@@ -59,7 +59,7 @@ class LabeledPatches(PatchDataset):
         """A batch, in the order of `indices`: (n, 1, 3, P, P) uint8 and the rows (n,) int64.
 
         Raises:
-            InputError: a file cannot be read, or an image is no square; names it.
+            InputError: A file cannot be read, or an image is not square; names the file.
         """
         rows = np.asarray(indices, dtype=np.int64)
         pixels = self._kept.get(rows, self._reader.read)

@@ -1,4 +1,4 @@
-"""Labeled patches -> pixels, read from image files and from slides; no network is loaded for it."""
+"""Read labeled patches from image files and slides, without loading a network."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from histo_monai.utils.files.trees import MAX_ASPECT, read_image
 
 
 class PatchReader:
-    """Rows of a table -> pixels, at one side; squares of slides are grouped by slide, so that each decodes once.
+    """Patches of a table's rows at one side, grouped by slide so that each slide decodes its tiles once.
 
     Args:
-        table: `data.tables.columns.PATCH_COLUMNS`; a row with `y` and `x` is a square of a slide, one without an image
-            file.
+        table: `data.tables.columns.PATCH_COLUMNS`; rows with `y` and `x` are squares of slides, others image files.
         patch_px: P, to which every patch is resized.
-        max_open_slides: handles that one process keeps open.
+        max_open_slides: Limit of open slides per process.
     """
 
     def __init__(self, table: pd.DataFrame, *, patch_px: int, max_open_slides: int = MAX_OPEN) -> None:
@@ -40,14 +39,14 @@ class PatchReader:
 
     @property
     def slides(self) -> NDArray[np.int32]:
-        """Number of each row's slide; -1 where it is an image file."""
+        """Slide number of each row; -1 for an image file."""
         return np.where(np.isnan(self.center_yx[:, 0]), -1, self.paths).astype(np.int32)
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Patches in the order of `rows`, (n, 3, P, P) uint8.
 
         Raises:
-            InputError: a file cannot be read, or an image is no square; names it.
+            InputError: A file cannot be read, or an image is not square; names the file.
         """
         patches = np.empty((len(rows), 3, self.patch_px, self.patch_px), dtype=np.uint8)
         is_square = ~np.isnan(self.center_yx[rows, 0])
@@ -61,7 +60,7 @@ class PatchReader:
         return patches
 
     def _squares(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Squares of one slide and of one side."""
+        """Squares of one slide with one side."""
         first, side = rows[0], int(self.side_px[rows[0]])
         slide_mpp = float(self.slide_mpp[first])
         path = Path(self._files[self.paths[first]])
@@ -79,14 +78,13 @@ class PatchReader:
 
 
 def check_on_slide(slide: Slide, center_yx: NDArray[Any]) -> None:
-    """Refuse patches around places that the slide does not have: they would be white.
+    """Refuse patch centers outside the slide, which would read white.
 
     Args:
-        slide: That they are read from.
         center_yx: Shape (n, 2), level-0 pixels.
 
     Raises:
-        SlideError: The slide is another than the one that they were found on.
+        SlideError: The slide differs from the indexed one.
     """
     outside = ((center_yx < 0) | (center_yx > np.array(slide.size_yx))).any(axis=1)
     if outside.any():
@@ -94,28 +92,28 @@ def check_on_slide(slide: Slide, center_yx: NDArray[Any]) -> None:
         height, width = slide.size_yx
         raise SlideError(
             slide.path,
-            f"a patch is asked for around y {y:g}, x {x:g}, but it has {height} x {width} px; put the slide back that "
-            "was indexed, or run `dvc repro index` again",
+            f"a patch is asked for around y {y:g}, x {x:g}, but it has {height} x {width} px. Fix: restore the "
+            "indexed slide, or run `dvc repro index` again.",
         )
 
 
 def resize_square(pixels: NDArray[np.uint8], side_px: int, path: Path) -> NDArray[np.uint8]:
-    """An image at another side: by area where it shrinks, bicubic where it grows.
+    """An image resized to a square: by area when shrinking, bicubic when growing.
 
     Args:
         pixels: Shape (H, W, 3), uint8; H and W may differ by a tenth.
-        path: where the image comes from, for the message.
+        path: Source of the image, for the message.
 
     Returns:
         Shape (side_px, side_px, 3), uint8.
 
     Raises:
-        InputError: it is no square, to within a tenth.
+        InputError: The image is not square, to within a tenth.
     """
     height, width = pixels.shape[:2]
     if (height, width) == (side_px, side_px):
         return pixels
     if max(height, width) > MAX_ASPECT * min(height, width):
-        raise InputError(f"{path}: {height} × {width} px; a patch is a square, to within a tenth")
+        raise InputError(f"{path}: {height} × {width} px. Fix: use a square, to within a tenth.")
     way = cv2.INTER_AREA if min(height, width) >= side_px else cv2.INTER_CUBIC
     return np.asarray(cv2.resize(pixels, (side_px, side_px), interpolation=way), dtype=np.uint8)

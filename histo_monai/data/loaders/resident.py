@@ -1,4 +1,4 @@
-"""Patches that stay on a GPU: each is read and sent once, by whoever asks first, and batches are put together there."""
+"""Patches that stay on a GPU: each is read and sent once, and batches are gathered there."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from histo_monai.data.loaders.sent import SentPatches
 from histo_monai.utils.transfer import sent
 
 SHARE = 0.25
-"""Of a GPU's free memory that one table may take."""
+"""Fraction of a GPU's free memory that one table may use."""
 
 
 def repeated_batches(
     dataset: PatchDataset, batches: Batches, *, workers: int, device: torch.device
 ) -> PatchLoader:
-    """Batches of a training, in which rows come again and again: a GPU keeps the table where it has room for it.
-
-    The same pixels either way.
+    """Training batches with repeated rows; a GPU stores the table if its memory suffices.
 
     Args:
-        batches: which rows, in which order.
-        workers: reading processes; 0 reads in this one.
-        device: that trains.
+        batches: Rows of each batch.
+        workers: Number of reading processes; 0 reads in this process.
+        device: Device of the training.
     """
     if device.type == "cuda" and dataset.num_bytes <= SHARE * torch.cuda.mem_get_info(device)[0]:
         return ResidentPatches(dataset, batches, workers=workers, device=device)
@@ -39,18 +37,14 @@ def repeated_batches(
 def read_batches(
     dataset: PatchDataset, batches: Batches | _Missing, *, workers: int, device: torch.device
 ) -> DataLoader[Patches] | SentPatches:
-    """Batches that are read each time, and on their way to a device; see `repeated_batches`."""
+    """Batches that are read each time and sent to the device."""
     if device.type == "cuda" and workers:
         return SentPatches(dataset, batches, workers=workers, device=device)
     return patch_loader(dataset, batches, workers=workers, pin=device.type == "cuda")
 
 
 class ResidentPatches:
-    """As a loader of `patch_loader`, but for where its batches are: on a device, which keeps every row it was sent.
-
-    Args:
-        device: that keeps them.
-    """
+    """Loader whose device stores every row it was sent; other behavior as `patch_loader`."""
 
     def __init__(
         self, dataset: PatchDataset, batches: Batches, *, workers: int, device: torch.device
@@ -66,7 +60,7 @@ class ResidentPatches:
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator[Patches]:
-        """Batches of an epoch: pixels and rows, both on the device."""
+        """Pixels and rows of an epoch's batches, both on the device."""
         if self._missing.is_there.all():
             for rows in self.batch_sampler:
                 yield self._gathered(rows)
@@ -90,11 +84,11 @@ class ResidentPatches:
 
 
 class _Missing(Sampler[list[int]]):
-    """Of each batch the rows that are neither there nor in a batch before it, each once.
+    """Rows of each batch that are neither stored nor in an earlier batch, each once.
 
     Args:
-        batches: which rows, in which order.
-        is_there: by row of the table; changed by whoever puts rows there.
+        batches: Rows of each batch.
+        is_there: Whether each row of the table is stored; the owner updates it.
     """
 
     def __init__(self, batches: Batches, is_there: NDArray[np.bool_]) -> None:

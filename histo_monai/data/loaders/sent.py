@@ -1,8 +1,7 @@
-"""Reading processes write batches where a GPU copies them from: nothing moves pixels in between.
+"""Reading processes write batches into page-locked memory, from which the GPU copies.
 
-Else a batch takes three ways: a process that reads puts it into shared memory, which this process is told to open, a
-thread of this process moves it to page-locked memory, and the device copies it. At 37 MB a batch (64 triples of 256 px)
-the thread is busy for ten milliseconds and more, with the interpreter that is to ask the device for its work.
+By default a batch moves three times: into shared memory, by a thread of this process into page-locked memory, and to
+the device. At 37 MB a batch (64 triples of 256 px), the thread holds the interpreter for ten milliseconds or more.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from histo_monai.data.loaders.loaders import AHEAD, PatchDataset, Patches, patch
 _LOG = logging.getLogger(__name__)
 
 SPARE = 4
-"""Batches more that have a place: so many steps may be asked for before the device has copied the first one's."""
+"""Extra slots: this many steps can be queued before the device has copied the first one's batch."""
 
 
 class RowsOfBatches(Protocol):
-    """Which rows, in which order."""
+    """Rows of each batch."""
 
     @property
     def most_rows(self) -> int:
-        """Of a batch."""
+        """Most rows of a batch."""
 
     def __len__(self) -> int: ...
 
@@ -40,12 +39,10 @@ class RowsOfBatches(Protocol):
 
 
 class SentPatches:
-    """As a loader of `patch_loader`, but for where its pixels are: on a device. Rows stay on the CPU.
+    """Loader whose pixels are on a device and rows on the CPU; other behavior as `patch_loader`.
 
     Args:
-        batches: which rows, in which order.
-        workers: reading processes, at least one.
-        device: that asks for the batches.
+        workers: Number of reading processes, at least one.
     """
 
     def __init__(
@@ -71,12 +68,12 @@ class SentPatches:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Patches]:
-        """Batches of an epoch: pixels on the device, rows on the CPU."""
-        for slot in range(len(self._slots.pixels)):  # an epoch before may have been left early
+        """Pixels on the device and rows on the CPU, for an epoch's batches."""
+        for slot in range(len(self._slots.pixels)):  # The previous epoch may have stopped early.
             self._slots.wait(slot)
         written = iter(self._loader)
         for number in range(len(self)):
-            # With the batch that comes now one more is asked for, which is written over one that was copied.
+            # Fetching this batch requests another one, which overwrites a slot: that slot must be copied first.
             self._slots.wait(number + self._num_asked)
             batch: Any = next(written)
             rows = torch.from_numpy(batch.rows)
@@ -84,7 +81,7 @@ class SentPatches:
 
 
 class _Written(NamedTuple):
-    """A batch: where its pixels are, of which shape, and its rows."""
+    """A written batch: slot, shape and rows."""
 
     slot: int
     shape: tuple[int, ...]
@@ -92,7 +89,7 @@ class _Written(NamedTuple):
 
 
 class _Numbered(Sampler[Any]):
-    """The rows of each batch, and the slot that they are written to."""
+    """Rows of each batch, with the slot to write to."""
 
     def __init__(self, batches: RowsOfBatches, num_slots: int) -> None:
         self._batches = batches
@@ -107,7 +104,7 @@ class _Numbered(Sampler[Any]):
 
 
 class _Writing(Dataset[Any]):
-    """Rows -> what a reading process has written, and where."""
+    """Writes the pixels of a batch into its slot."""
 
     def __init__(self, dataset: PatchDataset, slots: NDArray[np.uint8]) -> None:
         self._dataset = dataset
@@ -121,10 +118,10 @@ class _Writing(Dataset[Any]):
 
 
 class _Slots:
-    """Memory that processes share which are forked later, a place for each of several batches.
+    """Slots for several batches, in memory that later forked processes use together.
 
     Args:
-        device: that copies from them. Of a GPU they are page-locked, so that nobody waits for a copy.
+        device: Device that copies from the slots; for a GPU they are page-locked, so copies are asynchronous.
 
     Attributes:
         pixels: Shape (num, num_bytes), uint8.
@@ -138,7 +135,7 @@ class _Slots:
             _lock_pages(self.pixels, self._copied, self)
 
     def copy(self, batch: _Written) -> torch.Tensor:
-        """The pixels of a batch on the device; nobody waits for them."""
+        """The pixels of a batch on the device, copied asynchronously."""
         there = torch.empty(batch.shape, dtype=torch.uint8, device=self._device)
         there.view(-1).copy_(torch.from_numpy(self.pixels[batch.slot, : there.numel()]), non_blocking=True)
         if self._copied:
@@ -146,24 +143,26 @@ class _Slots:
         return there
 
     def wait(self, number: int) -> None:
-        """Until the place of a batch of this number may be written to."""
+        """Wait until the slot of batch `number` may be overwritten."""
         if self._copied:
             self._copied[number % len(self._copied)].synchronize()
 
 
 def _lock_pages(pixels: NDArray[np.uint8], copied: list[torch.cuda.Event], owner: object) -> None:
-    """Page-lock memory for as long as its owner lives."""
+    """Page-lock memory for the lifetime of its owner."""
     runtime: Any = torch.cuda.cudart()
     error = int(runtime.cudaHostRegister(pixels.ctypes.data, pixels.nbytes, 0))
     if error:
         _LOG.warning(
-            "CUDA does not lock %d MiB of memory (error %d): copies wait", pixels.nbytes >> 20, error
+            "loader: page-locked memory refused=%d MiB error=%d; copies are synchronous",
+            pixels.nbytes >> 20,
+            error,
         )
         return
     process = os.getpid()
 
     def unlock() -> None:
-        if os.getpid() == process:  # not in one that was forked from it
+        if os.getpid() == process:  # Not in a forked process.
             for event in copied:
                 event.synchronize()
             runtime.cudaHostUnregister(pixels.ctypes.data)

@@ -1,4 +1,4 @@
-"""Endless streams of rows, for trainings in which two sets of images go side by side."""
+"""Endless streams of rows, for training on two sets of images side by side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shuffled(
     purpose: str,
     num_batches: int | None = None,
 ) -> LabeledLoader:
-    """Full batches of rows, see `ShuffledBatches`, of which each process of `ignite.distributed` reads its share."""
+    """Full shuffled batches of rows (`ShuffledBatches`), split among the processes of `ignite.distributed`."""
     dataset = reading.dataset(rows)
     batches = ShuffledBatches(
         len(rows),
@@ -45,12 +45,12 @@ def shuffled(
 def for_statistics(
     reading: PatchReading, rows: pd.DataFrame, num: int, batch_size: int, seed: int
 ) -> LabeledLoader | None:
-    """Up to `num` rows drawn at random, each once, in full batches, see `take_statistics`; None for none."""
+    """Up to `num` random rows in full batches, each once, for `take_statistics`; None for no rows."""
     num = min(num, len(rows))
     if num == 0:
         return None
     size = min(batch_size, num)
-    # Of all slides at once: a few hundred rows are to stand for them all.
+    # Sample all slides at once: a few hundred rows represent them.
     batches = ShuffledBatches(len(rows), size, num_batches=num // size, seed=seed, purpose="statistics")
     return reading.loader(reading.dataset(rows), rows, batches)
 
@@ -66,15 +66,15 @@ def two_streams(
     num_batches: int | None = None,
     chances: NDArray[np.float64] | None = None,
 ) -> tuple[LabeledLoader, LabeledLoader]:
-    """Streams of equally many batches.
+    """A labeled and an unlabeled stream with equally many batches.
 
     Args:
-        labeled: rows whose labels are used.
-        unlabeled: rows whose labels are not looked at, the labeled ones among them.
-        batch_size: labeled patches of a batch.
-        mu: unlabeled patches per labeled one.
-        num_batches: of an epoch; None for as many as show every row of both at least once.
-        chances: of the unlabeled rows, which are drawn by them, see `DrawnBatches`; None: each as often as the others.
+        labeled: Rows whose labels are used.
+        unlabeled: Rows whose labels are ignored; includes the labeled rows.
+        batch_size: Labeled patches per batch.
+        mu: Unlabeled patches per labeled one.
+        num_batches: Batches per epoch; None: enough for every row of both tables.
+        chances: Sampling probabilities of the unlabeled rows (`DrawnBatches`); None: uniform passes.
     """
     num = num_batches or max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
     stream = partial(shuffled, reading, seed=seed, num_batches=num)
@@ -89,22 +89,24 @@ def two_streams(
 
 
 class SideBySide:
-    """Two loaders of the same length, one batch of each at a time.
+    """Two loaders of equal length, one batch of each at a time.
 
     Raises:
-        InputError: their lengths differ.
+        InputError: The lengths differ.
     """
 
     def __init__(self, labeled: PatchLoader, unlabeled: PatchLoader) -> None:
         if len(labeled) != len(unlabeled):
-            raise InputError(f"{len(labeled)} labeled batches beside {len(unlabeled)} unlabeled ones")
+            raise InputError(
+                f"two streams: {len(labeled)} labeled and {len(unlabeled)} unlabeled batches. Fix: use equal numbers."
+            )
         self._loaders = (labeled, unlabeled)
         self.batch_sampler = self
         samplers: list[Any] = [loader.batch_sampler for loader in self._loaders]
         self.images_per_step = sum(sampler.batch_size for sampler in samplers)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of both streams."""
+        """Set the epoch of both streams."""
         for loader in self._loaders:
             loader.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]  # ours has it
 

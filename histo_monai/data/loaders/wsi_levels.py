@@ -1,4 +1,4 @@
-"""A slide at the resolutions of its levels and at others: what they are, and rectangles read at them."""
+"""Levels of a slide, its own or at any µm/px, and rectangles read from them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from histo_monai.slides import Box, Slide, SlideError
 from histo_monai.utils.errors import InputError
 
 _MAX_SIDE_PX = 4096
-"""Of the squares of a level that a large rectangle is put together of: 50 MB each."""
+"""Side of the squares that form a large rectangle: 50 MB each."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A resolution at which a slide is read, whether its file has it or not.
+    """A resolution for reading a slide, in its file or not.
 
     Attributes:
-        mpp: µm per pixel.
         downsample: Level-0 pixels per pixel.
-        size_yx: Height and width of the slide at it, pixels.
+        size_yx: Height and width of the slide at this level, pixels.
     """
 
     mpp: float
@@ -32,14 +31,14 @@ class Level:
 
 
 def levels_of(slide: Slide, mpps: Sequence[float]) -> list[Level]:
-    """The levels of the file; or, where there are `mpps`, its level 0 and one for each of them."""
+    """The file's levels; with `mpps`, level 0 and one level per entry."""
     if not mpps:
         return list(map(Level, slide.level_mpps, slide.level_downsamples, slide.level_sizes_yx))
     return [Level(slide.mpp, 1.0, slide.size_yx), *(level_at(slide, mpp) for mpp in mpps)]
 
 
 def level_at(slide: Slide, mpp: float) -> Level:
-    """A level of any µm/px; what its last pixels cover in part counts."""
+    """A level at any µm/px; partly covered last pixels count."""
     downsample = mpp / slide.mpp
     height, width = (max(1, ceil(size / downsample - 1e-6)) for size in slide.size_yx)
     return Level(mpp, downsample, (height, width))
@@ -49,51 +48,49 @@ def power_of(slide: Slide) -> float:
     """The objective power of level 0.
 
     Raises:
-        SlideError: The file states none.
+        SlideError: The file states no power.
     """
     if slide.objective_power is None:
-        raise SlideError(slide.path, "states no objective power; ask by mpp (µm/px) or by level")
+        raise SlideError(slide.path, "states no objective power. Fix: ask by mpp (µm/px) or by level.")
     return slide.objective_power
 
 
 def mpp_of_power(slide: Slide, power: float) -> float:
-    """The µm/px that an objective power has on this slide."""
+    """The µm/px of an objective power on this slide."""
     return slide.mpp * power_of(slide) / positive("power", power)
 
 
 def square_mpp(value: float | Sequence[float]) -> float:
-    """One number of µm/px, which may come once for each axis.
+    """One µm/px value, from a number or one number per axis.
 
     Raises:
-        InputError: They differ, or are not positive.
+        InputError: The numbers differ, or are not positive.
     """
     along_axes = set(np.atleast_1d(value).tolist())
     if len(along_axes) > 1:
-        raise InputError(f"pixels are square; mpp is one number, got {value}")
+        raise InputError(f"mpp: got {value}, but pixels are square. Fix: pass one number.")
     return positive("mpp", along_axes.pop())
 
 
 def positive(name: str, value: float) -> float:
-    """A number that can be divided by.
+    """A finite positive number.
 
     Raises:
-        InputError: It is none.
+        InputError: The value is not one.
     """
     if not 0 < value < float("inf"):
-        raise InputError(f"{name}: a positive number expected, got {value}")
+        raise InputError(f"{name}: got {value}. Fix: pass a positive number.")
     return float(value)
 
 
 def read_rectangle(
     slide: Slide, corner_yx: tuple[float, float], size_yx: tuple[int, int], level: Level
 ) -> NDArray[np.uint8]:
-    """A rectangle put together of the squares that `Slide.read_many` gives; a square is one of them, unless it is huge.
+    """A rectangle of a slide, assembled from squares of `Slide.read_many` if it is large or not square.
 
     Args:
-        slide: An open slide.
-        corner_yx: Of the rectangle, continuous level-0 pixels; may lie outside the slide, which is white.
+        corner_yx: Corner of the rectangle, continuous level-0 pixels; may lie outside the slide, which is white.
         size_yx: Height and width, pixels of the level.
-        level: At which it is read.
 
     Returns:
         Shape (3, *size_yx), uint8, RGB.

@@ -1,4 +1,4 @@
-"""Slides as MONAI reads them. Here, and not in `slides/`, which needs neither torch nor MONAI."""
+"""Slide reader for MONAI, separate from `slides/`, which needs neither torch nor MONAI."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where t
 
 @dataclass(frozen=True)
 class SlideFile:
-    """What `SlideReader.read` gives: a slide that is opened where its pixels are asked for, in each process anew.
+    """A slide by path, opened when its pixels are requested, in each process.
 
     Attributes:
-        path: The file.
-        mpp: µm per level-0 pixel where somebody stated it; None: the file does.
+        mpp: µm per level-0 pixel if the user states it; None: from the file.
     """
 
     path: Path
@@ -46,26 +45,25 @@ class SlideFile:
 
 
 class SlideReader(BaseWSIReader):
-    """Reads whole slides for MONAI: for `reader=` of its WSI datasets, of `LoadImaged`, or by itself.
+    """Whole-slide reader for MONAI: for `reader=` of its WSI datasets, for `LoadImaged`, or by itself.
 
-    Pixels are those of `Slide.read`: of a level, or area means at any µm/px that is not finer than the slide. White
-    outside the slide. Positions are (y, x) in level-0 pixels of the file, whole or not. Slides are opened at the first
-    pixel or size that is asked for, by each process and thread for itself, so an instance may go into the workers of
-    a loader, forked or spawned.
+    Pixels equal `Slide.read`: of a level, or area means at any µm/px that is not finer than the slide; white outside.
+    Positions are (y, x) in level-0 pixels, whole or not. Each process and thread opens slides at the first request, so
+    an instance works in forked and spawned workers.
 
-    MONAI's WSI datasets ask for a level and never for µm/px. For them `mpps` gives every slide the same levels,
-    whatever its file has: level 0 is the file's own, and level k has `mpps[k - 1]`. So
-    `PatchWSIDataset(data, patch_size=224, patch_level=1, reader=SlideReader(mpps=[0.5]))` gives 0.5 µm/px.
+    MONAI's WSI datasets request levels, never µm/px. `mpps` gives every slide the same levels: level 0 is the file's
+    own, and level k has `mpps[k - 1]`. So
+    `PatchWSIDataset(data, patch_size=224, patch_level=1, reader=SlideReader(mpps=[0.5]))` reads 0.5 µm/px.
 
     Args:
-        level: What is read where `get_data` does not say: the level,
+        level: Default of `get_data`: the level,
         mpp: or µm/px,
-        power: or the objective power; one of them at most. None: level 0.
+        power: or the objective power; at most one of them. None: level 0.
         mpps: µm/px of the levels from 1 on, in any order; empty: the file's own levels.
-        slide_mpp: µm per level-0 pixel of slides that do not state it, or state it wrongly: of all, or by path.
-        max_open_slides: That one process, or thread, keeps open.
-        dtype: Of the pixels, numpy's or torch's; values are 0..255.
-        device: Where the pixels go; None leaves them on the CPU.
+        slide_mpp: µm per level-0 pixel of slides with a missing or wrong value: for all, or by path.
+        max_open_slides: Limit of open slides per process or thread.
+        dtype: Type of the pixels, numpy's or torch's; values are 0..255.
+        device: Device of the pixels; None: CPU.
         mode: "RGB", or "RGBA", opaque everywhere.
 
     Raises:
@@ -91,9 +89,11 @@ class SlideReader(BaseWSIReader):
     ) -> None:
         own = {name: value for name, value in (("mpp", mpp), ("power", power)) if value is not None}
         if level is not None and own:
-            raise InputError(f"a reader is made for a level or for {_and(own)}, got both; {_FOR_DATASETS}")
+            raise InputError(
+                f"SlideReader: got level and {_and(own)}. Fix: pass one of them; {_FOR_DATASETS}."
+            )
         if len(own) > 1:
-            raise InputError(f"a reader is made for mpp or for power, got {_and(own)}")
+            raise InputError(f"SlideReader: got {_and(own)}. Fix: pass mpp or power.")
         super().__init__(
             level=level, mpp=mpp, power=power, channel_dim=channel_dim, dtype=dtype, device=device, mode=mode
         )
@@ -106,19 +106,16 @@ class SlideReader(BaseWSIReader):
         self._of_thread = threading.local()
 
     def read(self, data: str | Path | Sequence[str | Path], **kwargs: Any) -> SlideFile | list[SlideFile]:
-        """Names a slide; a file that is none is an error where its pixels are asked for.
+        """One slide, or a list of several, not opened yet.
 
-        That late, since `LoadImage` takes an error of `read` for a reason to try other readers.
+        Errors come with the pixels: `LoadImage` reacts to an error of `read` by trying other readers.
 
         Args:
             data: A path, or several.
-            kwargs: None is known.
-
-        Returns:
-            The slide, or a list of several.
+            kwargs: Must be empty.
         """
         if kwargs:
-            raise InputError(f"SlideReader.read takes paths alone, got {', '.join(kwargs)}, too")
+            raise InputError(f"SlideReader.read: got {', '.join(kwargs)}. Fix: pass paths alone.")
         paths = [data] if isinstance(data, str | Path) else list(data)
         stated = self.slide_mpp
         files = [
@@ -128,7 +125,7 @@ class SlideReader(BaseWSIReader):
         return files if len(files) > 1 else files[0]
 
     def get_level_count(self, wsi: SlideFile) -> int:
-        """How many levels can be asked for: see `mpps`."""
+        """Number of levels, the file's or those of `mpps`."""
         return len(levels_of(self._slide(wsi), self.mpps))
 
     def get_size(self, wsi: SlideFile, level: int) -> tuple[int, int]:
@@ -140,7 +137,7 @@ class SlideReader(BaseWSIReader):
         return self._level(self._slide(wsi), level).downsample
 
     def get_mpp(self, wsi: SlideFile, level: int) -> tuple[float, float]:
-        """µm per pixel of a level, along y and x; pixels are square."""
+        """µm per pixel of a level, along y and x."""
         mpp = self._level(self._slide(wsi), level).mpp
         return mpp, mpp
 
@@ -148,7 +145,7 @@ class SlideReader(BaseWSIReader):
         """Objective power of a level.
 
         Raises:
-            SlideError: The file states none.
+            SlideError: The file states no power.
         """
         slide = self._slide(wsi)
         return power_of(slide) / self._level(slide, level).downsample
@@ -167,32 +164,32 @@ class SlideReader(BaseWSIReader):
         power: float | None = None,
         mode: str | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """The pixels of a rectangle and what is known of them.
+        """The pixels and metadata of a rectangle.
 
         Args:
-            wsi: Of `read`; several: their patches are put side by side along the axis of colors.
-            location: Its corner (y, x), level-0 pixels; may lie outside the slide.
-            size: Its height and width in pixels of the result; None: all of the slide.
+            wsi: Result of `read`; patches of several slides are concatenated along the color axis.
+            location: Corner (y, x), level-0 pixels; may lie outside the slide.
+            size: Height and width in pixels of the result; None: the whole slide.
             level: One of the levels,
             mpp: or any µm/px,
-            power: or any objective power; one of them at most. None: what the reader was made for.
+            power: or any objective power; at most one of them. None: the reader's default.
             mode: "RGB" or "RGBA"; None: the reader's.
 
         Returns:
-            Pixels (3, height, width), the colors along `channel_dim`, and the metadata of MONAI's readers (path,
-            location, size, level, ...) with `mpp`. `level` of other µm/px than those of a level: the one read from.
+            Pixels (3, height, width), colors along `channel_dim`, and the metadata of MONAI's readers (path, location,
+            size, level, ...) with `mpp`. For other µm/px than a level's, `level` is the source level.
 
         Raises:
-            InputError: No such level, or more than one of `level`, `mpp` and `power`, or the reader was made for one
-                of the latter and is asked for a level; or a corner without a size.
-            SlideError: The slide cannot be read, is coarser than asked for, or states no objective power.
+            InputError: Unknown level; more than one of `level`, `mpp` and `power`; a level from a reader made for
+                `mpp` or `power`; or a corner without a size.
+            SlideError: The slide cannot be read, is coarser than requested, or states no objective power.
         """
         mode = mode or self.mode
         if mode not in ("RGB", "RGBA"):
-            raise InputError(f"mode is {mode!r}; expected RGB or RGBA")
+            raise InputError(f"mode: got {mode!r}. Fix: pass RGB or RGBA.")
         corner = (0.0, 0.0) if location is None else (float(location[0]), float(location[1]))
         if size is None and corner != (0.0, 0.0):
-            raise InputError(f"a patch at {location} needs a size; without one the whole slide is read")
+            raise InputError(f"size: a patch at {location} needs a size. Fix: pass one, or no location.")
         given: dict[str, Any] = {"level": level, "mpp": mpp, "power": power}
         asked = {name: value for name, value in given.items() if value is not None}
         files = list(wsi) if isinstance(wsi, list | tuple) else [wsi]
@@ -201,7 +198,7 @@ class SlideReader(BaseWSIReader):
         if len(found) == 1:
             return patches[0], metadata
         if len({tuple(about["spatial_shape"]) for _, about in found}) > 1:
-            raise InputError("slides of several sizes cannot be put side by side whole; give a size")
+            raise InputError("slides of several sizes cannot be concatenated whole. Fix: give a size.")
         metadata |= {key.value: [about[key.value] for _, about in found] for key in WSIPatchKeys}
         join: Any = torch.cat if isinstance(patches[0], torch.Tensor) else np.concatenate
         return join(patches, metadata["original_channel_dim"]), metadata
@@ -218,7 +215,7 @@ class SlideReader(BaseWSIReader):
         level, number = self._asked(slide, asked)
         size_yx = level.size_yx if size is None else (int(size[0]), int(size[1]))
         if min(size_yx) < 1:
-            raise InputError(f"size of a patch must be at least 1 x 1 px, got {size_yx}")
+            raise InputError(f"size: got {size_yx}. Fix: pass at least 1 x 1 px.")
         is_torch = isinstance(self.dtype, torch.dtype)
         dtype = dtype_torch_to_numpy(self.dtype) if is_torch else self.dtype
         patch: Any = self._pixels(slide, corner_yx, size_yx, level, dtype, mode)
@@ -236,7 +233,7 @@ class SlideReader(BaseWSIReader):
         dtype: DTypeLike,
         mode: str,
     ) -> NDArray[Any]:
-        """A patch by its level: what MONAI's base class asks every reader to have."""
+        """A patch by its level, for MONAI's base class."""
         slide = self._slide(wsi)
         return self._pixels(slide, location, size, self._level(slide, level), dtype, mode)
 
@@ -258,16 +255,19 @@ class SlideReader(BaseWSIReader):
         levels = levels_of(slide, self.mpps)
         if not 0 <= operator.index(number) < len(levels):
             has = ", ".join(f"{level.mpp:.4g}" for level in levels)
-            raise SlideError(slide.path, f"level {number} asked for; its levels, from 0 on, have {has} µm/px")
+            raise SlideError(
+                slide.path,
+                f"level {number} does not exist. Fix: use a level from 0 on; they have {has} µm/px.",
+            )
         return levels[number]
 
     def _asked(self, slide: Slide, asked: dict[str, Any]) -> tuple[Level, int]:
-        """What is to be read, and the number of the level that stands for it in the metadata."""
+        """The level to read, and its number for the metadata."""
         if len(asked) > 1:
-            raise InputError(f"one of level, mpp and power expected, got {_and(asked)}")
+            raise InputError(f"get_data: got {_and(asked)}. Fix: pass one of level, mpp and power.")
         if "level" in asked and "level" not in self._own:
             raise InputError(
-                f"the reader was made for {_and(self._own)} and is asked for level {asked['level']}; "
+                f"the reader was made for {_and(self._own)} and is asked for level {asked['level']}. Fix: "
                 + _FOR_DATASETS
             )
         ((name, value),) = (asked or self._own).items()
@@ -283,7 +283,7 @@ class SlideReader(BaseWSIReader):
             return self._of_thread.pool.get(file.path, file.mpp)
         except NoResolutionError:
             raise NoResolutionError(
-                file.path, "states no resolution; give SlideReader its slide_mpp (µm per level-0 pixel)"
+                file.path, "states no resolution. Fix: give SlideReader its slide_mpp (µm per level-0 pixel)."
             ) from None
 
     def __getstate__(self) -> dict[str, Any]:

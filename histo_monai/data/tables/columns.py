@@ -72,7 +72,7 @@ WHOLE_SLIDE_COLUMNS = (
 
 
 def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows -> a table with `WHOLE_SLIDE_COLUMNS`, in the order given; it may hold none."""
+    """Rows -> a table with `WHOLE_SLIDE_COLUMNS`, in the given order; may be empty."""
     bare = {
         "patient_id": "",
         "mpp": None,

@@ -71,7 +71,7 @@ def sole_groups(table: pd.DataFrame) -> dict[str, str]:
 
 
 def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
-    """What a reader of the numbers of a split must know, if all its patches are of one patient or slide."""
+    """Data warning on a split whose patches are all of one patient or slide."""
     groups = grouping_key(table).unique()
     if len(groups) != 1 or len(table) == 1:
         return []

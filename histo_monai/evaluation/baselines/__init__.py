@@ -1,1 +1,1 @@
-"""What costs seconds beside a network: colors, stains, and the features of an encoder that is not fine-tuned."""
+"""Fast baselines beside a network: colors, stains, and features of a frozen encoder."""

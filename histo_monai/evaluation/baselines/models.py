@@ -1,4 +1,4 @@
-"""Arms that cost seconds: what learns from the same labels as the network and takes no training of one."""
+"""Fast baselines: models of seconds, trained on the network's labels."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ COLOR_MEAN, COLOR = "color_mean", "color"
 ENCODER_LINEAR, ENCODER_KNN = "encoder_linear", "encoder_knn"
 STACKED = "stacked"
 MAJORITY = "majority"
-"""Of classes: how often each is among the labels, whatever the patch shows. Beside every accuracy, and no arm."""
+"""Constant prediction of the labels' class proportions; reported beside every accuracy, not in `BASELINES`."""
 ENCODER = "encoder"
-"""Stands for the features of the pretrained encoder, before any fine-tuning, at the end that the labels choose."""
+"""Features of the pretrained encoder before fine-tuning, at the depth that the labels select."""
 
 
 @dataclass(frozen=True)
-class Arm:
-    """What an arm chooses among, by cross-validation on the labels.
+class Baseline:
+    """Candidates of a baseline, for cross-validation on the labels.
 
     Attributes:
         features: names, of `evaluation.baselines.colors` or `ENCODER`.
@@ -29,30 +29,32 @@ class Arm:
     learners: tuple[str, ...]
 
 
-LEARNED: dict[str, Arm] = {
-    COLOR_MEAN: Arm(("mean_color",), ("linear",)),
-    COLOR: Arm(("color_histogram", "stain_histograms", "color_and_stain_histograms"), ("linear", "forest")),
-    ENCODER_LINEAR: Arm((ENCODER,), ("linear",)),
-    ENCODER_KNN: Arm((ENCODER,), ("neighbors",)),
+LEARNED: dict[str, Baseline] = {
+    COLOR_MEAN: Baseline(("mean_color",), ("linear",)),
+    COLOR: Baseline(
+        ("color_histogram", "stain_histograms", "color_and_stain_histograms"), ("linear", "forest")
+    ),
+    ENCODER_LINEAR: Baseline((ENCODER,), ("linear",)),
+    ENCODER_KNN: Baseline((ENCODER,), ("neighbors",)),
 }
-"""Arms that learn from labels. Mean color is the literature's floor; `COLOR` is what every network has to beat."""
+"""Trained baselines. Mean color is the literature's floor; every network is compared with `COLOR`."""
 
-ARMS = (*LEARNED, STACKED)
-"""As predictions.csv names them."""
+BASELINES = (*LEARNED, STACKED)
+"""Baselines, as named in predictions.csv."""
 
 FLOOR = 1e-3
-"""Of a probability that is stacked: the 0 of 200 trees is no certainty, and must not overrule the network."""
+"""Smallest probability before stacking, so that the 0 of a forest does not overrule the network."""
 
 
 def stacked(student: NDArray, color: NDArray, *, are_classes: bool) -> NDArray:
-    """Network and color together: the mean of their log odds, or of their scores.
+    """Combination of network and color: mean of log odds, or of scores.
 
-    Nothing is fitted: no label is used twice, and neither side can lean on what it has learned by heart. Of K classes
-    it is p ∝ sqrt(p_student p_color), no probability below `FLOOR`.
+    Nothing is fitted, so no label is used twice, and overfitted training predictions have no effect. For K classes:
+    p ∝ sqrt(p_student p_color), no probability below `FLOOR`.
 
     Args:
-        student: Shape (n, K), probabilities of the classes, or (n, 1), scores.
-        are_classes: whether they are probabilities.
+        student: Shape (n, K), class probabilities, or (n, 1), scores.
+        are_classes: whether predictions are probabilities.
 
     Returns:
         Shape (n, K).

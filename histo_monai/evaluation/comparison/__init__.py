@@ -1,1 +1,1 @@
-"""Several models on the same rows: seeds, paired tests, many tests at once; and how many labels a score costs."""
+"""Comparison of models on common rows: seeds, paired tests, multiple tests, and labels needed for a score."""

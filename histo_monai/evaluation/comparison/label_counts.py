@@ -1,4 +1,4 @@
-"""Answers to "how many labels?": numbers with intervals whose ends may be open."""
+"""Numbers of labels needed and saved, with intervals that may be open."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class LabelsNeeded:
-    """How many labels a learning curve needs for a score, with a 95 % interval; any of the three may be open.
+    """Number of labels that a learning curve needs for a score, with a 95 % interval; all three may be open.
 
     Attributes:
-        value: number of labels; 0 stands for "fewer than `fewest`", inf for "more than `most`", NaN for unknown.
-        low: lower end, likewise.
-        high: upper end, likewise.
+        value: number of labels; 0: "fewer than `fewest`", inf: "more than `most`", NaN: unknown.
+        low: lower limit, with 0, inf and NaN as `value`.
+        high: upper limit, with 0, inf and NaN as `value`.
         extrapolated: whether the value lies beyond the largest size measured, on a fitted inverse power law.
-        reason: what the answer rests on, or why it is open, in one sentence.
+        reason: basis of the value, or reason of an open value, in one sentence.
         fewest: the smallest number that is stated.
-        most: the largest.
+        most: the largest number that is stated.
     """
 
     value: float
@@ -45,11 +45,11 @@ class LabelsNeeded:
 
 @dataclass(frozen=True)
 class LabelsSaved:
-    """What a method saves: the labels that the baseline needs for the method's score, against the method's own.
+    """Labels that the baseline needs for a method's score, relative to the method's labels.
 
     Attributes:
-        needed: what the baseline needs.
-        num_labels: what the method used.
+        needed: labels that the baseline needs.
+        num_labels: labels that the method used.
     """
 
     needed: LabelsNeeded
@@ -62,26 +62,26 @@ class LabelsSaved:
 
     @property
     def low(self) -> float:
-        """Lower end of the ratio's interval."""
+        """Lower limit of the ratio's interval."""
         return self.needed.low / self.num_labels
 
     @property
     def high(self) -> float:
-        """Upper end of the ratio's interval."""
+        """Upper limit of the ratio's interval."""
         return self.needed.high / self.num_labels
 
     @property
     def fewest(self) -> float:
-        """The smallest ratio that is stated: 0 stands for less than this."""
+        """The smallest ratio that is stated; 0 is below it."""
         return self.needed.fewest / self.num_labels
 
     @property
     def most(self) -> float:
-        """The largest ratio that is stated: inf stands for more than this."""
+        """The largest ratio that is stated; inf is above it."""
         return self.needed.most / self.num_labels
 
     def as_dict(self) -> dict[str, float | bool | str]:
-        """A row of `labels_saved.csv`."""
+        """Row of `labels_saved.csv`."""
         names = ("value", "low", "high", "fewest", "most")
         needed = {f"needed_{name}": getattr(self.needed, name) for name in names}
         ratios = {f"ratio_{name}": getattr(self, name) for name in names[1:]}

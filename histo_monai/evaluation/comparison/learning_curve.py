@@ -1,4 +1,4 @@
-"""Learning curves read backwards: how many labels a score costs, with an interval, or why nobody can know."""
+"""Number of labels for a score, from learning curves, with an interval or the reason why it is unknown."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from histo_monai.evaluation.metrics import checks
 from histo_monai.utils.process.products import product
 
 FARTHEST = 10.0
-"""An extrapolated answer beyond so many times the largest size measured is not given."""
+"""Farthest extrapolation, in multiples of the largest size measured."""
 
 FEWEST_SIZES = 4
-"""A power law is fitted to so many sizes or more: its three parameters go through three whatever these say."""
+"""Fewest sizes for a power law; its three parameters fit any three sizes exactly."""
 
 _TAIL = 0.025
 _FEWEST_REPLICATES = 40  # One of them is then 2.5 %.
@@ -30,9 +30,9 @@ class LearningCurve:
 
     Args:
         num_labels: Shape (L,), positive, in any order. Points of one size are averaged.
-        values: Shape (L,), the score at each size, e.g. the mean over seeds. Where less is better, negate it.
-        replicates: Shape (L, B), at least 40 bootstrap replicates of the values: column b of all curves that are
-            compared comes from one and the same draw of patients and seeds. A column with a NaN is left out.
+        values: Shape (L,), the score at each size, e.g. the mean over seeds. Negate it where less is better.
+        replicates: Shape (L, B), at least 40 bootstrap replicates of the values. Column b of all compared curves is of
+            one resampling of patients and seeds. A column with a NaN is left out.
         limit: the largest score that the metric can take.
 
     Attributes:
@@ -41,8 +41,8 @@ class LearningCurve:
         replicates: Shape (L', B).
 
     Raises:
-        ValueError: If shapes disagree, a size is not positive, a value is not finite or above the limit, or there
-            are fewer than 40 replicates.
+        ValueError: shapes differ, a size is not positive, a value is not finite or above the limit, or there are fewer
+            than 40 replicates.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class LearningCurve:
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
-        """Shape (L', 1 + B): the values, then their replicates."""
+        """Values, then replicates, shape (L', 1 + B)."""
         return np.column_stack([self.values, self.replicates])
 
 
 def isotonic(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest curves that never fall, (L, B) -> (L, B): least squares, all points weigh the same.
+    """Nearest non-decreasing curves by least squares with equal weights, (L, B) -> (L, B).
 
-    What pooling adjacent violators gives, by its closed form (Robertson, Wright & Dykstra 1988, theorem 1.4.4):
-    at each point, the largest over all starts before it of the smallest over all ends after it of the mean.
+    Closed form of pooling adjacent violators (Robertson, Wright & Dykstra 1988, theorem 1.4.4): at each point, the
+    largest over all starts before it of the smallest over all ends after it of the mean.
     """
     num = len(values)
     sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
@@ -91,26 +91,25 @@ def isotonic(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def labels_needed(
     curve: LearningCurve, score: float, score_replicates: ArrayLike | None = None
 ) -> LabelsNeeded:
-    """How many labels the curve needs to reach a score.
+    """Number of labels for a score, on a learning curve.
 
-    Within the sizes measured: the isotonic regression of the values, linear in log(number of labels) between
-    sizes, and where it is flat the smallest number. Each replicate is read likewise, at its own score; one that
-    does not reach its score counts as "more than the largest size", one that starts above it as "fewer than the
-    smallest". Where the curve itself does not reach the score, an inverse power law is fitted to the values and
-    to each replicate that does not either, if that can be answered for: at least four sizes, a rise beyond the
-    noise (95 % interval of the slope in log n above 0), a score below the fitted ceiling in most replicates, an
-    answer within 10 times the largest size. Else the answer is what was measured: "more than the largest size".
+    Within the sizes measured: isotonic regression of the values, linear in log(number of labels) between sizes; the
+    smallest number on flat parts. Each replicate is evaluated at its own score. A replicate below its score counts as
+    "more than the largest size", a replicate that starts above its score as "fewer than the smallest".
 
-    The ends are percentiles of the replicates, widened where need be to hold the value. They hold what resampling
-    patients and seeds can show; whether the curve goes on as a power law they do not hold.
+    Where the curve does not reach the score, an inverse power law is fitted to the values and to each replicate that
+    does not reach its score. Conditions: at least four sizes; a rise beyond the noise (95 % interval of the slope in
+    log n above 0); a score below the fitted ceiling in most replicates; a number within 10 times the largest size.
+    Otherwise the result is "more than the largest size".
+
+    The limits are percentiles of the replicates, widened to include the value. They cover resampling of patients and
+    seeds, not deviations from a power law.
 
     Args:
-        curve: of the method that needs the labels.
-        score_replicates: Shape (B,), of the score, drawn jointly with those of the curve; None: the score is a
-            given number.
+        score_replicates: Shape (B,), of the score, in the resamplings of the curve; None: the score is a given number.
 
     Raises:
-        ValueError: If the score is NaN or above the metric's limit, or the replicates are not one per replicate of
+        ValueError: the score is NaN or above the metric's limit, or there is not one score replicate per replicate of
             the curve.
     """
     targets = _targets(curve, score, score_replicates)
@@ -130,7 +129,7 @@ def labels_needed(
 
 
 def fitted_law(curve: LearningCurve) -> PowerLaws | None:
-    """The inverse power law through the values, on which `labels_needed` extrapolates; None: none can be answered for.
+    """Inverse power law through the values, for `labels_needed`; None where its conditions are not met.
 
     Returns:
         One law, B = 1.
@@ -145,16 +144,16 @@ def fitted_law(curve: LearningCurve) -> PowerLaws | None:
 def labels_saved(
     baseline: LearningCurve, num_labels: float, score: float, score_replicates: ArrayLike | None = None
 ) -> LabelsSaved:
-    """What a method saves that reaches a score with `num_labels` labels: `labels_needed` of the baseline for it.
+    """Labels that a method saves: the baseline's labels for the method's score, relative to the method's.
 
     Args:
-        baseline: curve of the method that is compared with.
-        num_labels: that the method used, positive.
-        score: that it reached.
-        score_replicates: Shape (B,), drawn jointly with the baseline's.
+        baseline: curve of the baseline.
+        num_labels: labels of the method, positive.
+        score: score of the method.
+        score_replicates: Shape (B,), in the resamplings of the baseline.
 
     Raises:
-        ValueError: As `labels_needed`, and if `num_labels` is not positive.
+        ValueError: as `labels_needed`, or `num_labels` is not positive.
     """
     if not 0 < num_labels < np.inf:
         raise ValueError(f"num_labels is {num_labels:g}: expected a positive number")
@@ -162,7 +161,7 @@ def labels_saved(
 
 
 def _targets(curve: LearningCurve, score: float, replicates: ArrayLike | None) -> NDArray[np.float64]:
-    """The score, then that of each replicate, shape (1 + B,)."""
+    """Score, then its replicates, shape (1 + B,)."""
     if not score <= curve.limit:
         raise ValueError(f"the score is {score:g}: expected at most the metric's limit, {curve.limit:g}")
     num = curve.replicates.shape[1]
@@ -180,9 +179,9 @@ def _within(
     columns = np.arange(rising.shape[1])
     below = rising[np.maximum(reached - 1, 0), columns]
     step = rising[reached, columns] - below
-    share = np.where(step > 0, (targets - below) / np.where(step > 0, step, 1.0), 1.0)
+    weight = np.where(step > 0, (targets - below) / np.where(step > 0, step, 1.0), 1.0)
     logs = np.log(sizes)
-    between = (1 - share) * logs[np.maximum(reached - 1, 0)] + share * logs[reached]
+    between = (1 - weight) * logs[np.maximum(reached - 1, 0)] + weight * logs[reached]
     counts = np.clip(np.exp(between), sizes[0], sizes[-1])
     counts[rising[0] > targets + _NEAR] = 0.0
     counts[rising[-1] < targets - _NEAR] = np.inf
@@ -195,52 +194,50 @@ def _beyond(
     targets: NDArray[np.float64],
     counts: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64] | None, str]:
-    """Numbers of labels with those beyond the sizes extrapolated, and how; or None, and why not."""
+    """Numbers of labels, extrapolated beyond the sizes, and the basis; or None and the reason."""
     most = curve.num_labels[-1]
     reason = _why_no_law(curve.num_labels, table)
     if reason:
-        return None, f"the score lies above the curve, {reason}"
+        return None, f"the score lies above the curve; {reason}"
     laws = PowerLaws.fit(curve.num_labels, table, curve.limit)
     above = (np.isinf(counts) & (targets >= laws.ceiling))[1:].mean()
-    share = f"in {above:.1%} of the bootstrap replicates"
+    replicates = f"{above:.1%} of the bootstrap replicates"
     if above > _MOST or targets[0] >= laws.ceiling[0]:
-        return None, f"the score lies above what the fitted curve can ever reach, so does it {share}"
+        return None, f"the score lies above the ceiling of the fitted curve, also in {replicates}"
     beyond = np.where(np.isinf(counts), np.maximum(laws.labels_for(targets), most), counts)
     if beyond[0] > FARTHEST * most:
-        return None, f"extrapolated, the answer lies beyond {FARTHEST:g} times the largest size measured"
+        return None, f"the extrapolated number lies beyond {FARTHEST:g} times the largest size measured"
     beyond[beyond > FARTHEST * most] = np.inf
     reason = f"extrapolated beyond {most:,.0f} labels by an inverse power law"
     if above > _TAIL:
-        return beyond, f"{reason}; the score lies above what that can ever reach {share}"
+        return beyond, f"{reason}; the score lies above its ceiling in {replicates}"
     if np.isinf(_interval(beyond)[2]):
-        return beyond, f"{reason}; the upper end lies beyond {FARTHEST:g} times the largest size measured"
+        return beyond, f"{reason}; the upper limit lies beyond {FARTHEST:g} times the largest size measured"
     return beyond, reason
 
 
 def _why_no_law(sizes: NDArray[np.float64], table: NDArray[np.float64]) -> str:
-    """Why no law is fitted to these values and replicates, (L, 1 + B), as the end of a sentence; empty: one is."""
+    """Reason why no law is fitted to values and replicates (L, 1 + B); empty: a law is fitted."""
     if len(sizes) < FEWEST_SIZES:
-        return (
-            f"and with {len(sizes)} of the {FEWEST_SIZES} sizes that a fit takes nothing is known beyond it"
-        )
+        return f"it has {len(sizes)} sizes, and extrapolation needs {FEWEST_SIZES}"
     logs = np.log(sizes) - np.log(sizes).mean()
     rises = np.quantile(product(logs, table[:, 1:]), _TAIL) > 0
-    return "" if rises else "which does not rise beyond its noise"
+    return "" if rises else "the curve does not rise beyond its noise"
 
 
 def _measured(counts: NDArray[np.float64], fewest: float, most: float) -> str:
     value, low, high = _interval(counts)
     if value == 0:
-        return f"the curve is above the score with the fewest labels measured, {fewest:,.0f}, already"
-    open_ends = [
+        return f"the curve is above the score at the fewest labels measured, {fewest:,.0f}"
+    open_limits = [
         *([f"fewer than the {fewest:,.0f} measured may be enough"] if low == 0 else []),
         *([f"the {most:,.0f} measured may not be enough"] if np.isinf(high) else []),
     ]
-    return "; ".join(["within the sizes measured", *open_ends])
+    return "; ".join(["within the sizes measured", *open_limits])
 
 
 def _interval(counts: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Value, low, high, of the value (first) and its replicates; percentiles that stand open are not averaged."""
+    """Value, lower and upper limit, from the value (first) and its replicates; open percentiles are not averaged."""
     low = np.quantile(counts[1:], _TAIL, method="lower")
     high = np.quantile(counts[1:], 1 - _TAIL, method="higher")
     return float(counts[0]), float(min(low, counts[0])), float(max(high, counts[0]))

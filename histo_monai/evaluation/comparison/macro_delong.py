@@ -1,4 +1,4 @@
-"""DeLong's variance for the mean of one-versus-rest AUCs, of rows or of whole patients or slides."""
+"""DeLong's variance of the macro AUC, over rows, patients or slides."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from histo_monai.evaluation.metrics.delong import clustered_variances
 
 @dataclass(frozen=True)
 class MacroAuc:
-    """A macro AUC, and how each row bears on it.
+    """Macro AUC with the influence of each row.
 
     Attributes:
-        value: mean of the AUCs one class versus the rest, over the classes present; NaN if only one is.
-        influence: Shape (N,): by how much the row's placements lift the value above what the rows of its class
-            lift it on average. It is linear: the influence of a mean or difference of macro AUCs on the same
-            rows is the mean or difference of their influences.
+        value: mean of one-versus-rest AUCs over the classes present; NaN for one class.
+        influence: Shape (N,): contribution of the row's placements to the value, minus the mean of the row's class. It
+            is linear: the influence of a mean or difference of macro AUCs is the mean or difference of their
+            influences.
     """
 
     value: float
@@ -29,31 +29,30 @@ class MacroAuc:
 
 
 def macro_auc_influence(labels: ArrayLike, probabilities: ArrayLike) -> MacroAuc:
-    """Macro AUC with the influence of each row on it.
+    """Macro AUC with the influence of each row.
 
-    A row of class c is a positive in the AUC of c and a negative in those of all other classes. Its influence is
-    the sum of what DeLong, DeLong & Clarke-Pearson 1988 call its structural components over all of them, each
-    over the number of rows it is averaged with, minus the mean over the rows of c. For two classes both AUCs
-    are the same one, and the influences are DeLong's components themselves.
+    A row of class c is a positive in the AUC of c and a negative in all other AUCs. Its influence is the sum of its
+    structural components (DeLong, DeLong & Clarke-Pearson 1988) over all AUCs, each divided by its number of rows,
+    minus the mean over the rows of c. For two classes both AUCs are equal, and the influences are DeLong's components.
 
     Args:
         labels: Shape (N,), int, 0..K-1.
         probabilities: Shape (N, K).
 
     Raises:
-        ValueError: If a label is no class or a row no probabilities.
+        ValueError: a label is no class, or a row is not probabilities.
     """
-    classes, shares = checks.classes_and_probabilities(labels, probabilities)
+    classes, rows = checks.classes_and_probabilities(labels, probabilities)
     present = np.unique(classes)
     if len(present) < 2:
         return MacroAuc(float("nan"), np.zeros(len(classes)))
     value, influence = 0.0, np.zeros(len(classes))
     for k in present:
         positive = classes == k
-        # Rank among all minus rank among one's own: how many of the other side score lower, ties counting half.
-        below = stats.rankdata(shares[:, k])
+        # Rank among all rows minus rank in the own class: rows of the other class below, ties counting half.
+        below = stats.rankdata(rows[:, k])
         for side in (positive, ~positive):
-            below[side] -= stats.rankdata(shares[side, k])
+            below[side] -= stats.rankdata(rows[side, k])
         placed = below / (positive.sum() * (~positive).sum() * len(present))
         value += float(placed[positive].sum())
         influence += np.where(positive, placed, -placed)
@@ -64,14 +63,14 @@ def macro_auc_influence(labels: ArrayLike, probabilities: ArrayLike) -> MacroAuc
 def influence_spreads(
     labels: ArrayLike, influence: NDArray[np.float64], group_of_row: NDArray[np.int64]
 ) -> list[Spread]:
-    """Variance of what has this influence, where whole groups of rows were drawn independently, class by class.
+    """Variance of a statistic over independent groups of rows, from its influence, by class.
 
-    Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data", for any number of classes, see
-    `evaluation.metrics.delong.clustered_variances`.
+    Obuchowski 1997, "Nonparametric analysis of clustered ROC curve data", for any number of classes
+    (`evaluation.metrics.delong.clustered_variances`).
 
-    Each class has the degrees of freedom of the groups that hold it (`effective_groups` of its rows, less one): few
-    slides with tumor, one of them large, tell little however many slides there are without. The products of
-    classes are shared out among the classes as their squares are.
+    Each class has the degrees of freedom of its groups (`effective_groups` of its rows, less one): few slides with
+    tumor give few, whatever the number of slides without. Products of classes are distributed in proportion to the
+    squares.
 
     Args:
         labels: Shape (N,), int.
@@ -79,9 +78,8 @@ def influence_spreads(
         group_of_row: Shape (N,), int, 0..G-1.
 
     Returns:
-        One for each class. Variances are 0 where no row has any influence, and NaN where a class lies in one group
-        only (one row, where each row is its own group), or where the products of classes outweigh the squares:
-        then nothing is known.
+        One spread per class. Variances are 0 where all influences are 0. They are NaN where a class lies in one group
+        (one row, for groups of one row), or the products of classes outweigh the squares.
     """
     present, numbered = np.unique(np.asarray(labels), return_inverse=True)
     freedom = [effective_groups(group_of_row[numbered == k]) - 1 for k in range(len(present))]
@@ -94,12 +92,12 @@ def influence_spreads(
     total = own.sum() + crossed
     if total <= 0:
         return [Spread(float("nan"), free) for free in freedom]
-    shares = own / own.sum() * total
-    return [Spread(float(share), free) for share, free in zip(shares, freedom, strict=True)]
+    of_classes = own / own.sum() * total
+    return [Spread(float(variance), free) for variance, free in zip(of_classes, freedom, strict=True)]
 
 
 def influence_variance(
     labels: ArrayLike, influence: NDArray[np.float64], group_of_row: NDArray[np.int64]
 ) -> float:
-    """The sum of `influence_spreads`: DeLong's variance, or Obuchowski's where rows come in groups."""
+    """Sum of `influence_spreads`: DeLong's variance, or Obuchowski's for groups of rows."""
     return sum(spread.variance for spread in influence_spreads(labels, influence, group_of_row))

@@ -1,4 +1,4 @@
-"""Several models on the same rows, each with several runs: values with intervals, and paired tests of all pairs."""
+"""Values with intervals, and paired tests, of several models with several runs on common rows."""
 
 from __future__ import annotations
 
@@ -27,17 +27,15 @@ from histo_monai.evaluation.metrics.icc import intraclass_correlation
 
 BETTER, WORSE, ALIKE, UNTESTED = "better", "worse", "not distinguishable", "untested"
 VERDICTS = (BETTER, WORSE, ALIKE, UNTESTED)
-"""Of the first model against the second. "untested": no variance is known (one patient), so no test is made."""
+"""Verdicts on the first model against the second. "untested": no variance is known (one patient)."""
 LEVEL = 0.05
 
 Pair = tuple[str, str]
 """Names of two models."""
 ALL = "all pairs"
 
-_FROM_DECISIONS = (
-    "accuracy",
-    "mean_one_versus_rest_accuracy",
-)  # Both are linear in the number of right rows.
+_FROM_DECISIONS = ("accuracy", "mean_one_versus_rest_accuracy")
+"""Metrics that are linear in the number of right rows."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,8 @@ class ModelValue:
     """A metric of a model.
 
     Attributes:
-        model: its name.
-        metric: name of the metric.
-        estimate: mean over runs with its 95 % interval; n groups, or rows where the interval takes rows.
-        seed_sd: standard deviation over encoders, or over seeds where there is one encoder; NaN for one run.
+        estimate: mean over runs with its 95 % interval; n groups, or rows where the interval is over rows.
+        seed_sd: standard deviation over encoders, or over seeds of one encoder; NaN for one run.
     """
 
     model: str
@@ -59,18 +55,15 @@ class ModelValue:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A metric of one model against that of another on the same rows and seeds.
+    """A metric of one model against another on common rows and seeds.
 
     Attributes:
-        metric: name of the metric.
-        first: name of a model.
-        second: name of another.
         difference: first minus second, mean over seeds, with its 95 % interval (not adjusted); n groups.
-        p: two-tailed; NaN where there is no test.
-        p_holm: adjusted for all pairs of its family, of this metric.
+        p: two-tailed; NaN without a test.
+        p_holm: adjusted for all pairs of its family and metric.
         test: "bootstrap", "DeLong" or "McNemar".
-        verdict: of `VERDICTS`, by the adjusted p at 0.05: the first is better, worse, ...
-        family: name of the pairs that p is adjusted among.
+        verdict: of `VERDICTS`, by the adjusted p at 0.05.
+        family: name of the pairs of the adjustment.
     """
 
     metric: str
@@ -86,7 +79,7 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several models on the same rows: `values` by metric and model, `tests` by metric, family and pair."""
+    """Comparison of models: `values` by metric and model, `tests` by metric, family and pair."""
 
     values: list[ModelValue]
     tests: list[PairedTest]
@@ -94,12 +87,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Seeds:
-    """One metric of one model: per encoder or seed (`by_encoder`), and as means what its spread over groups is of.
+    """One metric of one model over its encoders or seeds (`by_encoder`).
 
     Attributes:
         values: Shape (S,).
         replicates: Shape (B,), means over seeds.
-        influence: Shape (N,), mean over seeds; of a macro AUC only.
+        influence: Shape (N,), mean over seeds; of macro AUC only.
         right: Shape (N,), bool, of the only seed; of metrics of decisions only.
     """
 
@@ -119,36 +112,35 @@ def compare_models(
     families: Mapping[str, Sequence[Pair]] | None = None,
     encoders: Sequence[int] | None = None,
 ) -> Comparison:
-    """Every metric of every model with its interval, and paired tests: of every two models, or of families of pairs.
+    """Every metric of every model with its interval, and paired tests of all pairs or of families of pairs.
 
-    All models share one resampling of the groups, and equal seeds are paired. Where runs have several
-    encoders, means of each encoder's runs take the place of the seeds in all that follows (`by_encoder`), so that
-    interval and test hold how lucky a pretraining was. The tests are t tests of the mean
-    difference over seeds (`spread_mean`); its variance over groups is that of the bootstrap, for macro AUC that of
-    DeLong and Obuchowski (`influence_spreads`). With one seed and independent rows accuracy has McNemar's exact
-    p instead (its interval stays the t interval). Holm's adjustment is over the pairs of one metric and one family.
+    All models have one resampling of the groups, and equal seeds are paired. For runs of several encoders, means of
+    each encoder's runs replace the seeds (`by_encoder`), so that intervals and tests include variation between
+    pretrainings. Tests are t tests of the mean difference over seeds (`spread_mean`). Its variance over groups is the
+    bootstrap's; for macro AUC, DeLong's and Obuchowski's (`influence_spreads`). For one seed and independent rows,
+    accuracy has McNemar's exact p and the t interval. Holm's adjustment is over the pairs of one metric and one family.
 
-    Intervals of one model: with one seed those of `classification_estimates` and `score_estimates` (percentiles of
-    the bootstrap; ICC by its F distribution, which takes rows as independent); with several the t interval over
-    groups and seeds, cut at the metric's ends.
+    Intervals of one model: for one seed as in `classification_estimates` and `score_estimates` (percentiles of the
+    bootstrap; ICC by its F distribution, which assumes independent rows). For several seeds: the t interval over groups
+    and seeds, clipped to the metric's range.
 
     Args:
         references: suffix of the metrics' names -> shape (N,): {"": classes} or {"": scores}, or several raters
             {"_a": scores, "_b": scores}.
-        predictions: name of a model -> for each seed, shape (N, K), probabilities, or (N,), scores.
+        predictions: model name -> for each seed, shape (N, K), probabilities, or (N,), scores.
         groups: Shape (N,), patient or slide of each row; None: rows are independent.
-        families: name -> pairs of models, each family with an adjustment of its own; None: all pairs are one, `ALL`.
-        encoders: of each seed, which encoder it started from; None: all from the same.
+        families: name -> pairs of models, each family with its own adjustment; None: all pairs are one family, `ALL`.
+        encoders: pretraining seed of each seed's run; None: one encoder.
 
     Raises:
-        ValueError: If models differ in the number of seeds, there is not one encoder for each, or rows are not what
-            `metric_replicates` takes.
+        ValueError: models differ in the number of seeds, there is not one encoder for each, or rows do not fit
+            `metric_replicates`.
     """
     if families is None:
         families = {ALL: list(combinations(predictions, 2))}
     if len({len(seeds) for seeds in predictions.values()}) != 1:
         numbers = ", ".join(f"{name} {len(seeds)}" for name, seeds in predictions.items())
-        raise ValueError(f"models are compared over the same seeds; numbers of seeds: {numbers}")
+        raise ValueError(f"models have different numbers of seeds: {numbers}")
     num_rows = len(np.asarray(next(iter(references.values()))))
     resampling = Resampling(num_rows, groups, seed=seed, num_replicates=num_replicates)
     values: list[ModelValue] = []
@@ -213,10 +205,10 @@ def _value(
 def estimate_over_seeds(
     metric: str, values: NDArray[np.float64], replicates: NDArray[np.float64], resampling: Resampling
 ) -> tuple[Estimate, float]:
-    """Mean over seeds with its t interval over groups and seeds (`seed_mean`), cut at the metric's ends.
+    """Mean over seeds with its t interval over groups and seeds (`seed_mean`), clipped to the metric's range.
 
     Args:
-        metric: as `metric_replicates` names it.
+        metric: name in `metric_replicates`.
         values: Shape (S,), of each seed.
         replicates: Shape (B,), means over the seeds.
 
@@ -237,7 +229,7 @@ def _tests(
     family: str,
     pairs: Sequence[Pair],
 ) -> list[PairedTest]:
-    """The pairs of one family for one metric."""
+    """Tests of the pairs of one family for one metric."""
     made = [_difference(reference, models[first], models[second], resampling) for first, second in pairs]
     adjusted = holm([p for _, p, _ in made])
     return [
@@ -251,7 +243,7 @@ def _tests(
 def _difference(
     reference: ArrayLike, first: _Seeds, second: _Seeds, resampling: Resampling
 ) -> tuple[Estimate, float, str]:
-    """First minus second with its interval, its p, and the name of the test."""
+    """First minus second with its interval, p, and the name of the test."""
     if first.influence is not None and second.influence is not None:
         influence = first.influence - second.influence
         test, spreads = "DeLong", influence_spreads(reference, influence, resampling.group_of_row)
@@ -267,7 +259,7 @@ def _difference(
 
 
 def verdict(difference: float, p_holm: float) -> str:
-    """What an adjusted p and a sign come to, in words."""
+    """Verdict from an adjusted p and the sign of the difference."""
     if np.isnan(p_holm):
         return UNTESTED
     if p_holm > LEVEL or difference == 0:

@@ -1,4 +1,4 @@
-"""Several tests at once: p-values that count how many were made."""
+"""Adjustment of p-values for multiple tests."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjusted p-values of Holm's step-down procedure, valid for any dependence between the tests (Holm 1979).
+    """Adjusted p-values of Holm's step-down procedure, valid for any dependence between tests (Holm 1979).
 
-    The smallest of m is multiplied by m, the next by m - 1, ..., none is less than one before it, none above 1.
-    To call all with an adjusted p up to 0.05 different is wrong about any of them in at most 5 % of families.
+    The smallest of m is multiplied by m, the next by m - 1, ...; each is at least the one before, and at most 1.
+    Calling all tests with an adjusted p up to 0.05 different errs in at most 5 % of families.
 
     Args:
-        p_values: Shape (m,), 0..1; NaN: there was no test. Those are not counted and stay NaN.
+        p_values: Shape (m,), 0..1; NaN: no test, not counted, stays NaN.
 
     Returns:
         Shape (m,).
 
     Raises:
-        ValueError: If a p-value is outside 0..1.
+        ValueError: a p-value is outside 0..1.
     """
     p = np.asarray(p_values, np.float64)
     outside = np.flatnonzero((p < 0) | (p > 1))

@@ -1,4 +1,4 @@
-"""Several runs on one sample of patients: mean, interval and test, of a model or of a difference of two."""
+"""Mean, interval and test over several runs on one sample of patients, for a model or a difference of two."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from histo_monai.evaluation.metrics.estimate import Estimate
 from histo_monai.utils.process.products import product
 
 _FEWEST_DEFINED = 0.5
-_SMALLEST_P = 1e-15  # Of several spreads; nothing smaller is reported.
-_NOTHING = 1e-24  # A variance below this is rounding: metrics are of the order of 1.
+_SMALLEST_P = 1e-15  # Smallest reported p of several spreads.
+_NOTHING = 1e-24  # Smaller variances are rounding: metrics are of the order of 1.
 
 
 @dataclass(frozen=True)
 class Spread:
-    """One source of chance in a mean: the variance that it gives the mean, and how well that is known."""
+    """One source of variation of a mean: its variance, and the degrees of freedom of that variance."""
 
     variance: float
     freedom: float
@@ -28,13 +28,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class SeedMean:
-    """The mean of a statistic over seeds.
+    """Mean of a statistic over seeds.
 
     Attributes:
         value: the mean; NaN where the statistic is undefined for a seed.
-        low: lower end of the interval; NaN where a variance is unknown.
-        high: upper end.
-        p: two-tailed, of the mean being zero: below 1 - confidence just where the interval is beside zero.
+        low: lower limit; NaN where a variance is unknown.
+        high: upper limit.
+        p: two-tailed, of a zero mean; below 1 - confidence exactly where the interval excludes zero.
         seed_sd: standard deviation over seeds; NaN for one seed.
     """
 
@@ -46,22 +46,22 @@ class SeedMean:
 
 
 def by_encoder(of_runs: NDArray[np.float64], encoders: Sequence[int]) -> NDArray[np.float64]:
-    """What runs that share no luck gave: the runs themselves, or where they have several encoders a mean for each.
+    """Independent repeats: the runs of one encoder, or the mean of each of several encoders' runs.
 
-    Runs of one encoder share how lucky its pretraining was, so they are no independent repeats of the method.
+    Runs of one encoder have its pretraining in common, so they are not independent repeats of the method.
 
     Args:
         of_runs: Shape (R, ...).
-        encoders: of each run, its seed.
+        encoders: pretraining seed of each run.
 
     Returns:
-        Shape (U, ...): of each encoder, in order of appearance; `of_runs` where all have the same.
+        Shape (U, ...): one per encoder in order of appearance; `of_runs` for one encoder.
 
     Raises:
-        ValueError: not one encoder for each run.
+        ValueError: there is not one encoder for each run.
     """
     if len(of_runs) != len(encoders):
-        raise ValueError(f"{len(of_runs)} runs, {len(encoders)} encoders: expected one of each run")
+        raise ValueError(f"{len(of_runs)} runs, {len(encoders)} encoders: expected one encoder per run")
     different = list(dict.fromkeys(encoders))
     if len(different) == 1:
         return of_runs
@@ -71,15 +71,15 @@ def by_encoder(of_runs: NDArray[np.float64], encoders: Sequence[int]) -> NDArray
 def seed_mean(
     per_seed: ArrayLike, group_variance: float, num_groups: float, confidence: float = 0.95
 ) -> SeedMean:
-    """`spread_mean` of one spread over patients (groups), with G - 1 degrees of freedom.
+    """`spread_mean` for one spread over patients (groups), with G - 1 degrees of freedom.
 
     Args:
         per_seed: Shape (S,), the statistic for each seed on all groups.
-        group_variance: variance over groups of the mean over seeds, e.g. of `replicate_variance`.
-        num_groups: G; where groups differ in size, `effective_groups`.
+        group_variance: variance over groups of the mean over seeds, e.g. from `replicate_variance`.
+        num_groups: G; for groups of different sizes, `effective_groups`.
 
     Raises:
-        ValueError: If there is no seed.
+        ValueError: there is no seed.
     """
     return spread_mean(per_seed, [Spread(group_variance, num_groups - 1)], confidence)
 
@@ -87,22 +87,22 @@ def seed_mean(
 def mean_difference(
     first: ArrayLike, second: ArrayLike, groups: ArrayLike | None, *, seed: int, num_replicates: int = 2000
 ) -> Estimate:
-    """Mean over rows of first minus second, with the interval that `compare_models` gives a difference of one seed.
+    """Mean over rows of first minus second, with the interval of `compare_models` for one seed.
 
-    Student's t with the bootstrap's variance over groups and as many degrees of freedom as `effective_groups` less
-    one. Percentiles of the bootstrap are too close for few groups: of 6 slides 0.7 times as far apart.
+    Student's t with the bootstrap's variance over groups and `effective_groups` less one degrees of freedom.
+    Percentiles of the bootstrap are too narrow for few groups: 0.7 times the width for 6 slides.
 
     Args:
-        first: Shape (N,), how good a model is on each row, e.g. 1 where it is right.
-        second: the same of another model.
+        first: Shape (N,), goodness of a model on each row, e.g. 1 where it is right.
+        second: Shape (N,), goodness of another model.
         groups: Shape (N,), patient or slide of each row; None: rows are independent.
 
     Returns:
-        n is the number of groups. Both ends are NaN where nothing is known of the spread over groups: there is one
-        group, or all differ by the same (0..0 where that is nothing).
+        n is the number of groups. Both limits are NaN for one group, or for equal differences in all groups (0..0 for
+        differences of 0).
 
     Raises:
-        ValueError: If the shapes differ, there are no rows, or a group is missing.
+        ValueError: the shapes differ, there are no rows, or a group is missing.
     """
     one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if one.ndim != 1 or one.shape != other.shape:
@@ -118,25 +118,24 @@ def mean_difference(
 
 
 def spread_mean(per_seed: ArrayLike, spreads: Sequence[Spread], confidence: float = 0.95) -> SeedMean:
-    """Mean over seeds with an interval that pays for other patients and, where there are several, other seeds.
+    """Mean over seeds, with an interval that includes variation between patients and, for several, between seeds.
 
-    To the spreads over patients comes the sample variance over seeds over their number S, with S - 1 degrees of
-    freedom. The half width of the interval is the root of the sum of t² V over all of them, each V with the t of its
-    own degrees of freedom (Banerjee 1960): it covers at least as often as it says, whichever of them is large, where
-    Satterthwaite's single t misses too often with two or three seeds. The spread over patients holds the part of how
-    seeds and patients go together that the spread over seeds holds too: a little too wide rather than too narrow.
-    With one seed the spread over seeds is unknown and left out: the interval is then silent about other seeds.
+    The spread over seeds has variance sample variance / S and S - 1 degrees of freedom. The half width of the interval
+    is the root of the sum of t² V over all spreads, each V with the t of its own degrees of freedom (Banerjee 1960).
+    Its coverage is at least nominal whichever spread is large; Satterthwaite's single t misses too often with two or
+    three seeds. The interaction of seeds and patients counts in both spreads, so the interval is slightly wide. One
+    seed has no spread over seeds: the interval leaves out variation between seeds.
 
-    Where all variances are zero and so is the mean (two models that say the same), the interval is 0..0 and p is 1.
-    Where they are zero and the mean is not (every patient and seed gives the same difference), or one is unknown (one
-    group, an undefined statistic), interval and p are NaN.
+    Where all variances and the mean are zero (two equal models), the interval is 0..0 and p is 1. Interval and p are
+    NaN where all variances are zero and the mean is not (equal differences for every patient and seed), or a variance
+    is unknown (one group, an undefined statistic).
 
     Args:
         per_seed: Shape (S,), the statistic for each seed on all groups.
         spreads: of the mean over seeds, over patients.
 
     Raises:
-        ValueError: If there is no seed.
+        ValueError: there is no seed.
     """
     values = np.asarray(per_seed, np.float64)
     if values.ndim != 1 or not len(values):
@@ -160,7 +159,7 @@ def spread_mean(per_seed: ArrayLike, spreads: Sequence[Spread], confidence: floa
 
 
 def _p(value: float, variance: NDArray[np.float64], freedom: NDArray[np.float64]) -> float:
-    """The p at which the interval of confidence 1 - p ends at zero."""
+    """Largest p with an interval of confidence 1 - p that touches zero."""
     if value == 0:
         return 1.0
     if len(variance) == 1:
@@ -178,9 +177,9 @@ def _p(value: float, variance: NDArray[np.float64], freedom: NDArray[np.float64]
 
 
 def effective_groups(group_of_row: NDArray[np.int64]) -> float:
-    """How many groups of equal size would tell as much: N² / sum of squared sizes (Kish 1965).
+    """Number of equal groups with equal information: N² / sum of squared sizes (Kish 1965).
 
-    One large patient among small ones decides nearly alone, and with him degrees of freedom are lost.
+    One large patient among small patients dominates the mean, which reduces the degrees of freedom.
 
     Args:
         group_of_row: Shape (N,), int, 0..G-1.
@@ -190,14 +189,13 @@ def effective_groups(group_of_row: NDArray[np.int64]) -> float:
 
 
 def replicate_variance(replicates: NDArray[np.float64], num_groups: float) -> float:
-    """Variance over groups of what was replicated by a bootstrap of G groups.
+    """Variance over groups of a statistic, from its bootstrap replicates, with the factor G / (G - 1).
 
-    The bootstrap's own variance of a mean divides by G where a sample variance divides by G - 1; with few groups
-    that matters, and is made good.
+    The bootstrap's variance of a mean divides by G, a sample variance by G - 1, which matters for few groups.
 
     Args:
-        replicates: Shape (B,); undefined ones (NaN) are left out.
-        num_groups: G; where groups differ in size, `effective_groups`.
+        replicates: Shape (B,); NaN are left out.
+        num_groups: G; for groups of different sizes, `effective_groups`.
 
     Returns:
         NaN for one group, or where more than half of the replicates are undefined.
@@ -209,17 +207,16 @@ def replicate_variance(replicates: NDArray[np.float64], num_groups: float) -> fl
 
 
 def mcnemar_p(right_first: ArrayLike, right_second: ArrayLike) -> float:
-    """Two-sided exact test that two models are equally often right on independent rows (McNemar 1947).
+    """Two-sided exact test of equal accuracy of two models on independent rows (McNemar 1947).
 
-    Of the rows on which just one of them is right, as many should speak for the first as for the second: twice the
-    smaller binomial tail, at most 1; 1 where there is no such row.
+    Twice the smaller binomial tail over the rows on which exactly one model is right, at most 1; 1 without such rows.
 
     Args:
         right_first: Shape (N,), bool.
         right_second: Shape (N,), bool.
 
     Raises:
-        ValueError: If the shapes differ.
+        ValueError: the shapes differ.
     """
     first, second = np.asarray(right_first, bool), np.asarray(right_second, bool)
     if first.shape != second.shape:

@@ -1,4 +1,4 @@
-"""Inverse power laws through learning curves, one for every bootstrap replicate."""
+"""Inverse power laws of learning curves, one per bootstrap replicate."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_SLOWEST, _FASTEST = 0.01, 4.0  # Exponents that are tried: nearly logarithmic, nearly a step.
+_SLOWEST, _FASTEST = 0.01, 4.0  # Range of exponents: nearly logarithmic, nearly a step.
 _NUM_TRIED = 61
-_NUM_GOLDEN = 48  # Golden sections: each leaves 0.618 of the bracket, together 1e-10 of it.
+_NUM_GOLDEN = 48  # Golden sections: each leaves 0.618 of the bracket, together 1e-10.
 _GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
 class PowerLaws:
-    """score = ceiling - drop · (n / largest)^-exponent, B of them (Cortes et al. 1994, Viering & Loog 2021).
+    """B laws score = ceiling - drop · (n / largest)^-exponent (Cortes et al. 1994, Viering & Loog 2021).
 
     Attributes:
-        ceiling: Shape (B,), the score that no number of labels exceeds.
-        drop: Shape (B,), how far below it the law is at the largest number of labels; 0 or more.
+        ceiling: Shape (B,), limit of the score for many labels.
+        drop: Shape (B,), ceiling minus score at the largest number of labels; 0 or more.
         exponent: Shape (B,), positive.
-        largest: number of labels that n is measured in.
+        largest: number of labels that is the unit of n.
     """
 
     ceiling: NDArray[np.float64]
@@ -32,11 +32,10 @@ class PowerLaws:
 
     @classmethod
     def fit(cls, num_labels: NDArray[np.float64], scores: NDArray[np.float64], limit: float) -> PowerLaws:
-        """Least squares with ceiling <= limit and drop >= 0: deterministic, and no start decides the end.
+        """Fit by least squares with ceiling <= limit and drop >= 0; deterministic, without a starting point.
 
-        For a given exponent, ceiling and drop are a bounded linear regression with a closed form; the exponent
-        is found on a grid and refined between its neighbors by golden sections. The largest score does not
-        bound the ceiling: scores are noisy.
+        For a given exponent, ceiling and drop are a bounded linear regression in closed form. The exponent is found on
+        a grid and refined by golden sections. The ceiling may be below the largest score, as scores are noisy.
 
         Args:
             num_labels: Shape (L,), positive, increasing.
@@ -58,14 +57,14 @@ class PowerLaws:
         return cls(ceiling, drop, np.exp(log_exponent), float(num_labels[-1]))
 
     def scores_at(self, num_labels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The score of each law at each number of labels, (L,), positive -> (L, B)."""
+        """Score of each law at each number of labels, (L,), positive -> (L, B)."""
         relative: NDArray[np.float64] = np.log(num_labels / self.largest)[:, None]
         return self.ceiling - self.drop * np.exp(-self.exponent * relative)
 
     def labels_for(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Number of labels at which each law reaches its score, (B,) -> (B,); inf at or above the ceiling.
 
-        Numbers beyond e^600 times the largest are inf, too; a law that is flat and above the score gives 0.
+        Numbers beyond e^600 times the largest are inf; a flat law above the score gives 0.
         """
         gap = self.ceiling - scores
         below = gap > 0
@@ -82,9 +81,9 @@ def _ceiling_drop_misfit(
     log_exponent: NDArray[np.float64],
     limit: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Bounded regression of scores (L, B) on n^-exponent; ceiling, drop, sum of squares, each (B,).
+    """Ceiling, drop and sum of squares, each (B,), of a bounded regression of scores (L, B) on n^-exponent.
 
-    The problem is convex: where the free solution breaks a bound, the bounded one lies on that bound.
+    The problem is convex: where the free solution breaks a bound, the bounded solution lies on that bound.
     """
     falls = np.exp(-np.exp(log_exponent) * relative[:, None])
     means, centered = scores.mean(axis=0), falls - falls.mean(axis=0)
@@ -101,7 +100,7 @@ def _golden_section(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Where each of B functions is smallest between its own ends, (B,), (B,) -> (B,)."""
+    """Minimum of each of B functions between its limits, (B,), (B,) -> (B,)."""
     for _ in range(_NUM_GOLDEN):
         width = _GOLDEN * (high - low)
         left, right = high - width, low + width

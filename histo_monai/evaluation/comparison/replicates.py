@@ -1,4 +1,4 @@
-"""Value and bootstrap replicates of every headline metric, from one resampling that several models share."""
+"""Values and bootstrap replicates of headline metrics, from one resampling common to several models."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from histo_monai.evaluation.metrics.tallies import Tallies
 from histo_monai.utils.process.products import product
 
 CLASSIFICATION = ("accuracy", "mean_one_versus_rest_accuracy", "weighted_f1", "macro_auc")
-"""Metrics of class probabilities, as `metric_replicates` names them; larger is better."""
+"""Metrics of class probabilities in `metric_replicates`; larger is better."""
 AGREEMENT = ("icc",)
 """Metrics of a score against a reference score: ICC(2,1); larger is better."""
 
-_NOTHING = 1e-12  # Of the squares: what rounding leaves of the spread of equal numbers.
+_NOTHING = 1e-12  # Relative rounding of the spread of equal numbers.
 
 _Values = Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
 
 
 def metric_replicates(reference: ArrayLike, predictions: ArrayLike, resampling: Resampling) -> Replicates:
-    """What one model is worth on all rows, and on every replicate of a resampling of their groups.
+    """Metrics of one model on all rows, and on every replicate of a resampling of groups.
 
-    Models of the same rows that share the resampling have replicates of the same draws: the difference of two
-    of them, replicate by replicate, is the paired one.
+    Replicates of models with a common resampling are paired: their difference is the paired difference.
 
     Args:
         reference: Shape (N,): classes, int, 0..K-1, or scores.
@@ -35,11 +34,11 @@ def metric_replicates(reference: ArrayLike, predictions: ArrayLike, resampling: 
         resampling: of these N rows.
 
     Returns:
-        Of probabilities `CLASSIFICATION`, of scores `AGREEMENT`.
+        `CLASSIFICATION` of probabilities, `AGREEMENT` of scores.
 
     Raises:
-        ValueError: If a label is no class, a row no probabilities, a score NaN, or the rows are not those of
-            the resampling.
+        ValueError: a label is no class, a row is not probabilities, a score is NaN, or the number of rows differs from
+            the resampling's.
     """
     if len(np.asarray(reference)) != resampling.num_rows:
         raise ValueError(
@@ -55,9 +54,9 @@ def metric_replicates(reference: ArrayLike, predictions: ArrayLike, resampling: 
 
 
 def _of_classes(reference: ArrayLike, predictions: ArrayLike, resampling: Resampling) -> _Values:
-    labels, shares = checks.classes_and_probabilities(reference, predictions)
-    of_group = Tallies.count(labels, shares, group_of_row=resampling.group_of_row)
-    ranked = ranked_classes(labels, shares, resampling.group_of_row)
+    labels, rows = checks.classes_and_probabilities(reference, predictions)
+    of_group = Tallies.count(labels, rows, group_of_row=resampling.group_of_row)
+    ranked = ranked_classes(labels, rows, resampling.group_of_row)
 
     def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         tallies = of_group.resampled(counts)
@@ -74,10 +73,10 @@ def _of_classes(reference: ArrayLike, predictions: ArrayLike, resampling: Resamp
 
 
 def _of_scores(reference: ArrayLike, predictions: ArrayLike, resampling: Resampling) -> _Values:
-    truth, guess = checks.column("reference", reference), checks.column("predictions", predictions)
-    checks.same_length(reference=truth, predictions=guess)
-    center = (truth.mean() + guess.mean()) / 2  # Of both: sums of squares then lose no digits.
-    x, y = truth - center, guess - center
+    truth, score = checks.column("reference", reference), checks.column("predictions", predictions)
+    checks.same_length(reference=truth, predictions=score)
+    center = (truth.mean() + score.mean()) / 2  # centered, so that sums of squares lose no digits
+    x, y = truth - center, score - center
     terms = (np.ones_like(x), x, y, x * x, y * y, x * y)
     sums = np.array([np.bincount(resampling.group_of_row, term) for term in terms])
     return lambda counts: {"icc": _icc_of_sums(product(sums, counts))}
@@ -86,8 +85,8 @@ def _of_scores(reference: ArrayLike, predictions: ArrayLike, resampling: Resampl
 def _icc_of_sums(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """ICC(2,1) of two raters from sums over rows of 1, x, y, x², y², xy. Shape (6, B) -> (B,).
 
-    With two raters the mean squares of rows and error are ((Sxx + Syy) / 2 ± Sxy) / (n - 1), that of raters
-    n (mean x - mean y)² / 2. NaN where all ratings are one number.
+    For two raters the mean squares of rows and error are ((Sxx + Syy) / 2 ± Sxy) / (n - 1), the mean square of raters
+    is n (mean x - mean y)² / 2. NaN where all ratings are one number.
     """
     n, x, y, xx, yy, xy = sums
     freedom = np.maximum(n - 1, 1.0)

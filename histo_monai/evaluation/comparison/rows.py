@@ -1,4 +1,4 @@
-"""Rows of the comparison: what models are called there, and which of them are tested against each other."""
+"""Rows of the comparison: names of models, and pairs of models to test."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from histo_monai.evaluation.baselines.models import COLOR
 
 FINETUNE = "finetune"
 LINEAR, KNN = "linear", "knn"
-"""Trainings of the arms on the features of a method's encoder."""
+"""Trainings of the fast baselines on the features of a method's encoder."""
 ATTENTION, MOMENTS = "attention", "moments"
-SLIDE_ARMS = (ATTENTION, MOMENTS)
-"""What learns from labels of slides alone: attention pooling over features of a method's encoder; and a linear model of
-the mean features of a slide, or of these and their standard deviations."""
+SLIDE_MODELS = (ATTENTION, MOMENTS)
+"""Models trained on slide labels alone: attention pooling over an encoder's features; and a linear model of a slide's
+mean features, with or without their standard deviations."""
 _AND_COLOR = f"+{COLOR}"
 
-MAIN_FAMILY, ARMS_FAMILY = "models", "arms"
-"""Fine-tuned models, students and color, all pairs; and the arms that cost seconds, each against these."""
+MAIN_FAMILY, BASELINES_FAMILY = "models", "arms"
+"""All pairs of fine-tuned models, students and color; and the fast baselines, each against these models."""
 
 
 class Row(NamedTuple):
     """A model in the tables.
 
     Attributes:
-        method: of the pretraining; `COLOR` where none is used.
+        method: pretraining method; `COLOR` without one.
         training: "finetune", a student, "linear", "knn", "<student>+color" (stacked), "attention", "moments" (both of
             slides), or empty: color alone.
     """
@@ -35,66 +35,65 @@ class Row(NamedTuple):
 
     @property
     def id(self) -> str:
-        """ "rsp-finetune", "rsp-paper" (a student), "rsp-linear", "rsp-paper+color", "color"."""
+        """Id: "rsp-finetune", "rsp-paper" (a student), "rsp-linear", "rsp-paper+color", "color"."""
         return f"{self.method}-{self.training}" if self.training else self.method
 
     @classmethod
     def of(cls, row_id: str) -> Self:
-        """From its id."""
+        """Row of an id."""
         method, _, training = row_id.partition("-")
         return cls(method, training)
 
     @property
     def student(self) -> str:
-        """The student that it is, or is stacked with; empty for other rows."""
-        others = ("", FINETUNE, LINEAR, KNN, *SLIDE_ARMS)
+        """Student of the row, also of a stacked row; empty for other rows."""
+        others = ("", FINETUNE, LINEAR, KNN, *SLIDE_MODELS)
         return "" if self.training in others else self.training.removesuffix(_AND_COLOR)
 
     @property
     def is_stacked(self) -> bool:
-        """A student with color beside it."""
+        """Whether the row is a student stacked with color."""
         return self.training.endswith(_AND_COLOR)
 
     @property
     def is_network(self) -> bool:
-        """A fine-tuned model, a student, or attention pooling."""
+        """Whether the row is a fine-tuned model, a student, or attention pooling."""
         return self.training in (FINETUNE, ATTENTION) or (bool(self.student) and not self.is_stacked)
 
     @property
-    def is_arm(self) -> bool:
-        """Neither a network nor color alone."""
+    def is_baseline(self) -> bool:
+        """Whether the row is a fast baseline other than color alone."""
         return not self.is_network and self != REFERENCE
 
 
 REFERENCE = Row(COLOR, "")
-"""Color alone: it knows no method."""
+"""Color alone, without a pretraining method."""
 SUPERVISED = Row("random", FINETUNE)
-"""The supervised baseline: the encoder at its random initialization, fine-tuned."""
+"""Supervised baseline: the encoder at its random initialization, fine-tuned."""
 
 
 def stacked_row(method: str, student: str) -> Row:
-    """A student stacked with color."""
+    """Row of a student stacked with color."""
     return Row(method, student + _AND_COLOR)
 
 
 def families(rows: Sequence[Row]) -> dict[str, list[tuple[str, str]]]:
-    """Pairs of ids that are tested, by the family within which their p-values are adjusted.
+    """Pairs of ids to test, by the family of their adjustment.
 
-    More arms do not cost the main comparisons their power: each arm has tests against the fine-tuned model and the
-    students of its method (one that is stacked with a student: against that student alone) and against color, and these
-    are a family of their own.
+    Baselines do not reduce the power of the main comparisons. Each baseline is tested against the fine-tuned model and
+    the students of its method (stacked: against its own student alone) and against color, in a family of its own.
 
     Args:
-        rows: all of the table.
+        rows: all rows of the table.
     """
-    main = [row for row in rows if not row.is_arm]
-    of_arms = [
-        (arm.id, other.id)
-        for arm in rows
-        if arm.is_arm
+    main = [row for row in rows if not row.is_baseline]
+    of_baselines = [
+        (one.id, other.id)
+        for one in rows
+        if one.is_baseline
         for other in main
         if other == REFERENCE
-        or (other.method == arm.method and (not arm.is_stacked or other.student in ("", arm.student)))
+        or (other.method == one.method and (not one.is_stacked or other.student in ("", one.student)))
     ]
     pairs = [(first.id, second.id) for first, second in combinations(main, 2)]
-    return {MAIN_FAMILY: pairs, ARMS_FAMILY: of_arms}
+    return {MAIN_FAMILY: pairs, BASELINES_FAMILY: of_baselines}

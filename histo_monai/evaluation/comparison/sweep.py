@@ -1,4 +1,4 @@
-"""Predictions of many experiments -> points of curves, and the labels that each method saves."""
+"""Points of learning curves, and labels saved, from the predictions of many experiments."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from histo_monai.evaluation.metrics import Estimate, Resampling
 from histo_monai.utils.randomness import generator
 
 HEADLINES = ("accuracy", "weighted_f1", "macro_auc", "icc", "icc_a", "icc_b")
-"""Metrics that are drawn; larger is better, and the largest is 1."""
+"""Metrics of the charts; larger is better, at most 1."""
 BASELINE = ("random", "finetune")
-"""Method and stage whose labels are counted: supervised learning."""
+"""Method and stage of supervised learning, the baseline of saved labels."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One model of one experiment, on the test patches that all members of a family share.
+    """One model of one experiment, on test patches common to its family.
 
     Attributes:
-        method: whose encoder it started from.
-        training: "finetune", or the name of a semi-supervised method.
-        repeat: seed of the encoder, and seed of what comes after it.
+        method: pretraining method.
+        training: "finetune", or a semi-supervised method.
+        repeat: pretraining seed and training seed.
         alpha: fraction of the labels.
-        num_labels: how many these are.
-        mu: unlabeled images per labeled one; NaN where the training has none.
-        n_aug: operations of the strong view; NaN likewise.
+        num_labels: number of the labels.
+        mu: unlabeled images per labeled image; NaN for fine-tuning.
+        n_aug: operations of the strong view; NaN for fine-tuning.
         predictions: Shape (N, K), probabilities, or (N,), scores.
     """
 
@@ -55,7 +55,7 @@ class Member:
 
     @property
     def setting(self) -> tuple[str, str, float, float, float]:
-        """What members of other repeats have in common."""
+        """Values that are equal in all repeats."""
         return self.method, self.training, self.alpha, self.mu, self.n_aug
 
 
@@ -64,15 +64,16 @@ class Point:
     """A metric at one setting, over its repeats.
 
     Attributes:
-        member: any of them.
-        metric: its name.
-        estimate: mean over encoders, or over seeds where there is one; 95 % interval over patients and, where there
-            are several, these; n groups.
-        seed_sd: standard deviation over them; NaN for one.
-        num_encoders: how many.
-        num_seeds: how many runs of all encoders.
-        of_runs: seeds of the encoder and of what comes after it -> the metric of this run.
-        replicates: Shape (B,): patients and encoders (seeds) resampled; column b of all points is of one draw.
+        member: any model of the setting.
+        metric: name of the metric.
+        estimate: mean over encoders, or over seeds of one encoder; 95 % interval over patients and, for several, over
+            encoders or seeds; n groups.
+        seed_sd: standard deviation over encoders or seeds; NaN for one.
+        num_encoders: number of encoders.
+        num_seeds: number of runs of all encoders.
+        of_runs: pretraining seed and training seed -> metric of the run.
+        replicates: Shape (B,), over resampled patients and encoders (seeds); column b of all points is of one
+            resampling.
     """
 
     member: Member
@@ -86,12 +87,12 @@ class Point:
 
     @property
     def about(self) -> dict[str, object]:
-        """The setting and the metric, for a table."""
+        """Setting and metric, for a table."""
         names = ("method", "training", "alpha", "num_labels", "mu", "n_aug")
         return {name: getattr(self.member, name) for name in names} | {"metric": self.metric}
 
     def row(self) -> dict[str, object]:
-        """For a table."""
+        """Row of a table."""
         return self.about | {
             "value": self.estimate.value,
             "low": self.estimate.low,
@@ -102,7 +103,7 @@ class Point:
         }
 
     def run_rows(self) -> list[dict[str, object]]:
-        """For a table, a row for each run."""
+        """Rows of a table, one per run."""
         return [
             self.about | {"encoder": encoder, "seed": seed, "value": value}
             for (encoder, seed), value in self.of_runs.items()
@@ -117,12 +118,12 @@ def curve_points(
     seed: int,
     num_replicates: int,
 ) -> list[Point]:
-    """Every metric at every setting, as `Point` has it.
+    """Every metric at every setting.
 
-    Members that are equal in setting and repeat (a fine-tuned model does not depend on mu) count once.
+    Members of equal setting and repeat (a fine-tuned model does not depend on mu) count once.
 
     Args:
-        members: of one family: same patches, same params but for the settings.
+        members: of one family: equal patches, equal params but for the settings.
         references: suffix of the metric's name -> Shape (N,), classes or scores (`compare_models`).
         groups: Shape (N,), patient or slide of each patch; None: patches are independent.
     """
@@ -162,12 +163,12 @@ def _points(
 
 
 def _picked(seed: int, num: int, num_replicates: int) -> NDArray[np.int64]:
-    """Which encoders or seeds each replicate is the mean of, drawn with replacement. Shape (num, B)."""
+    """Numbers of the encoders or seeds in each replicate, sampled with replacement. Shape (num, B)."""
     return generator(seed, "seeds").integers(num, size=(num, num_replicates))
 
 
 def main_setting(points: Iterable[Point], preferred: tuple[float, float]) -> tuple[float, float]:
-    """mu and n_aug to draw against labels: the preferred ones if any student has them, else those of most alphas."""
+    """mu and n_aug of the charts: the preferred values if any student has them, else those of most alphas."""
     students = {
         (p.member.mu, p.member.n_aug, p.member.alpha) for p in points if p.member.training != "finetune"
     }
@@ -176,21 +177,21 @@ def main_setting(points: Iterable[Point], preferred: tuple[float, float]) -> tup
 
 
 def of_setting(points: Iterable[Point], mu: float, n_aug: float) -> list[Point]:
-    """The fine-tuned models, and the students of one mu and n_aug."""
+    """Points of the fine-tuned models, and of the students of one mu and n_aug."""
     return [
         p for p in points if p.member.training == "finetune" or (p.member.mu, p.member.n_aug) == (mu, n_aug)
     ]
 
 
 def saved_labels(points: Iterable[Point], metric: str) -> pd.DataFrame:
-    """What every other model saves at each of its numbers of labels, against supervised learning.
+    """Labels that every other model saves at each number of labels, against supervised learning.
 
     Args:
         points: of one family, students of one mu and n_aug.
 
     Returns:
-        One row per model and number of labels: method, training, alpha, metric, value and `LabelsSaved.as_dict`;
-        empty where the baseline was not run.
+        One row per model and number of labels: method, training, alpha, metric, value and `LabelsSaved.as_dict`; empty
+        without the baseline.
     """
     curves = _curves(points, metric)
     if BASELINE not in curves:
@@ -206,7 +207,7 @@ def saved_labels(points: Iterable[Point], metric: str) -> pd.DataFrame:
 
 
 def labels_for_score(points: Iterable[Point], metric: str, score: float) -> pd.DataFrame:
-    """How many labels every model needs for a score, with an interval, or why that cannot be known.
+    """Number of labels that every model needs for a score, with an interval or the reason why it is unknown.
 
     Args:
         points: of one family, students of one mu and n_aug.
@@ -223,14 +224,13 @@ def labels_for_score(points: Iterable[Point], metric: str, score: float) -> pd.D
 
 
 def power_laws(points: Iterable[Point], metric: str) -> pd.DataFrame:
-    """The laws on which answers beyond the sizes rest, see `learning_curve.fitted_law`.
+    """Power laws of extrapolated numbers of labels (`learning_curve.fitted_law`).
 
     Args:
         points: of one family, students of one mu and n_aug.
 
     Returns:
-        One row per model whose curve has one: method, training, metric, and ceiling, drop, exponent and largest of
-        `PowerLaws`; none where no curve has.
+        One row per model with a law: method, training, metric, and ceiling, drop, exponent and largest of `PowerLaws`.
     """
     columns = ("ceiling", "drop", "exponent")
     rows = []
@@ -243,7 +243,7 @@ def power_laws(points: Iterable[Point], metric: str) -> pd.DataFrame:
 
 
 def _curves(points: Iterable[Point], metric: str) -> dict[tuple[str, str], list[Point]]:
-    """By method and training, the points of a metric in order of labels."""
+    """Points of a metric by method and training, in order of labels."""
     curves: dict[tuple[str, str], list[Point]] = {}
     for point in sorted(points, key=lambda point: point.member.num_labels):
         if point.metric == metric:

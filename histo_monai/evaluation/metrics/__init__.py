@@ -1,4 +1,4 @@
-"""Metrics with intervals: agreement, ROC, classification, calibration; numpy and scipy only."""
+"""Metrics with intervals: agreement, ROC, classification, calibration."""
 
 from histo_monai.evaluation.metrics.bootstrap import (
     Replicates,

@@ -1,4 +1,4 @@
-"""Bootstrap intervals that resample whole groups: patients or slides, not their patches."""
+"""Bootstrap intervals that resample groups: patients or slides, not their patches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from histo_monai.utils.process.products import product
 from histo_monai.utils.randomness import generator
 
 Replicates = dict[str, tuple[float, NDArray[np.float64]]]
-"""Name of a metric -> its value on all rows, and on each replicate, shape (B,); NaN where it is undefined."""
+"""Name of a metric -> value on all rows, and on each replicate, shape (B,); NaN where undefined."""
 
-_BLOCK = 32  # Replicates computed at a time, while they fit into _BLOCK_BYTES; at least one.
+_BLOCK = 32  # Most replicates at a time; fewer where _BLOCK_BYTES hold fewer, at least one.
 _BLOCK_BYTES = 32 * 2**20
 _FEWEST_DEFINED = 0.5
 
 
 class Resampling:
-    """Which groups are drawn, and how often, in each replicate; the same for every statistic that shares it.
+    """Random multiplicities of groups in each replicate, common to several statistics.
 
     Args:
         num_rows: N, number of rows.
@@ -34,7 +34,7 @@ class Resampling:
         group_of_row: Shape (N,), int, 0..G-1.
 
     Raises:
-        ValueError: If there are no rows, not one group per row, or a group is missing.
+        ValueError: there are no rows, not one group per row, or a group is missing.
     """
 
     def __init__(self, num_rows: int, groups: ArrayLike | None, *, seed: int, num_replicates: int) -> None:
@@ -46,9 +46,9 @@ class Resampling:
         self.num_groups = int(self.group_of_row.max()) + 1
 
     def blocks(self) -> Iterator[NDArray[np.float64]]:
-        """How often each group was drawn: arrays of shape (G, B), together `num_replicates` columns.
+        """Multiplicity of each group: arrays of shape (G, B), together `num_replicates` columns.
 
-        B is 32, or fewer where there are so many groups that 32 MiB hold no more; the draws are the same.
+        B is 32, or fewer where 32 MiB hold fewer; B does not change the numbers.
         """
         random = generator(self._seed, "bootstrap")
         width = _columns_that_fit(self.num_groups)
@@ -60,11 +60,11 @@ class Resampling:
             yield counts
 
     def weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How often each row occurs, shape (N, B), given how often each group was drawn, (G, B)."""
+        """Multiplicity of each row, shape (N, B), from the multiplicity of each group, (G, B)."""
         return counts if self._by_row else counts[self.group_of_row]
 
     def row_weights(self) -> Iterator[NDArray[np.float64]]:
-        """How often each row was drawn: the columns of `blocks`, each shape (N, b), b of them as 32 MiB hold."""
+        """Multiplicity of each row: the columns of `blocks`, shape (N, b) each, with b columns in 32 MiB."""
         width = _columns_that_fit(self.num_rows)
         for counts in self.blocks():
             for start in range(0, counts.shape[1], width):
@@ -73,15 +73,15 @@ class Resampling:
     def estimate(
         self, value: float, replicates: ArrayLike, confidence: float = 0.95, *, center: bool = False
     ) -> Estimate:
-        """The percentile interval of the replicates around a value.
+        """Value with the percentile interval of its replicates.
 
-        Undefined replicates (NaN) are left out. Where the value itself is undefined, or more than half of the
-        replicates are, or there is only one group, both ends are NaN.
+        Undefined replicates (NaN) are left out. Both limits are NaN where the value or more than half of the replicates
+        are undefined, or there is only one group.
 
         Args:
             value: of the statistic on all rows.
             replicates: Shape (num_replicates,).
-            center: shift the replicates by their bias, their mean minus the value, first.
+            center: first shift the replicates by their bias, their mean minus the value.
         """
         drawn = np.asarray(replicates, np.float64)
         drawn = drawn[~np.isnan(drawn)]
@@ -105,29 +105,27 @@ def grouped_bootstrap(
     confidence: float = 0.95,
     weighted: bool = False,
 ) -> Estimate:
-    """Value and percentile interval of any statistic; whole groups are drawn with replacement.
+    """Value and percentile interval of any statistic, over groups resampled with replacement.
 
-    Rows of one patient resemble each other, and an interval that resamples rows is then too narrow; one that
-    resamples patients is not (Davison & Hinkley 1997, section 3.8). With few groups, below about 20, even this
-    one is somewhat narrow.
+    Rows of one patient are similar, so an interval over rows is too narrow; an interval over patients is not (Davison &
+    Hinkley 1997, section 3.8). Below about 20 groups it is somewhat narrow, too.
 
-    Replicates on which the statistic is undefined, e.g. an AUC when one class was not drawn, must come back as
-    NaN; they are left out, and where more than half are undefined the interval is NaN. With one group nothing
-    is known of the spread between groups: the interval is NaN.
+    Replicates with an undefined statistic, e.g. an AUC of one class, must be NaN; they are left out. The interval is
+    NaN where more than half are undefined, or for one group.
 
     Args:
-        statistic: arrays of rows -> number. It must not depend on the order of the rows.
-        arrays: what it takes, each of shape (N, ...).
+        statistic: arrays of rows -> number, independent of the order of the rows.
+        arrays: arguments of `statistic`, each of shape (N, ...).
         groups: Shape (N,), patient or slide of each row; None resamples rows.
-        seed: of the resampling; the same seed and groups draw the same replicates for any statistic.
-        weighted: the statistic takes a keyword `weights`, shape (N, B), how often each row occurs in each of B
-            replicates, and returns (B,): e.g. `weighted_mean`. Saves building resampled rows.
+        seed: of the resampling; equal seeds and groups give equal replicates for any statistic.
+        weighted: whether `statistic` has a keyword `weights`, shape (N, B), multiplicity of each row in each of B
+            replicates, and returns (B,): e.g. `weighted_mean`. Avoids copies of resampled rows.
 
     Returns:
         n is the number of groups.
 
     Raises:
-        ValueError: If the arrays differ in length, there are no rows, or a group is missing.
+        ValueError: the arrays differ in length, there are no rows, or a group is missing.
     """
     columns = [np.asarray(array) for array in arrays]
     lengths = sorted({len(column) for column in columns})
@@ -159,14 +157,15 @@ def paired_difference(
     confidence: float = 0.95,
     weighted: bool = False,
 ) -> Estimate:
-    """Statistic of one model minus that of another on the same rows, each replicate applied to both.
+    """Statistic of one model minus another's on common rows and replicates.
+
+    Other arguments as in `grouped_bootstrap`.
 
     Args:
-        statistic: `statistic(*shared, *first)` and `statistic(*shared, *second)`.
-        shared: what both models have in common, e.g. the labels.
+        statistic: called as `statistic(*shared, *first)` and `statistic(*shared, *second)`.
+        shared: arguments common to both models, e.g. the labels.
         first: predictions of the first model, e.g. its probabilities.
-        second: predictions of the second.
-        groups: as `grouped_bootstrap`, and so all that follows.
+        second: predictions of the second model.
     """
     return grouped_bootstrap(
         partial(_difference, statistic, len(shared), len(first)),
@@ -180,7 +179,7 @@ def paired_difference(
 
 
 def weighted_mean(values: NDArray, *, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means of values (N,) under weights (N, B), shape (B,): for `grouped_bootstrap(..., weighted=True)`."""
+    """Means of values (N,) under weights (N, B), shape (B,), for `grouped_bootstrap(..., weighted=True)`."""
     return np.asarray(product(np.asarray(values, np.float64), weights) / weights.sum(axis=0))
 
 
@@ -193,7 +192,7 @@ def _difference(
 
 
 def _resampled_rows(resampling: Resampling) -> Iterator[NDArray[np.int64]]:
-    """Row indices of each replicate; a group drawn twice has each of its rows twice."""
+    """Row indices of each replicate; rows of a group repeat with its multiplicity."""
     rows = np.arange(resampling.num_rows)
     for counts in resampling.blocks():
         for times in counts.astype(np.int64).T:
@@ -201,5 +200,5 @@ def _resampled_rows(resampling: Resampling) -> Iterator[NDArray[np.int64]]:
 
 
 def _columns_that_fit(num: int) -> int:
-    """Replicates at a time, of this many numbers each."""
+    """Number of replicates at a time, for `num` numbers per replicate."""
     return max(1, min(_BLOCK, _BLOCK_BYTES // (8 * num)))

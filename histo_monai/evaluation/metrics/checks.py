@@ -1,4 +1,4 @@
-"""What enters a metric: checked once, refused in one line that names the row."""
+"""Checks of metric inputs; errors name the row."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SUM_TOLERANCE = 1e-3
 
 
 def column(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """One finite number per row, shape (N,).
+    """Array of one finite number per row, shape (N,).
 
     Raises:
-        ValueError: If the shape is another, there is no row, or a value is NaN or infinite.
+        ValueError: the shape is another, there is no row, or a value is NaN or infinite.
     """
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or not len(array):
@@ -22,10 +22,10 @@ def column(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def table(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Finite numbers, shape (N, K).
+    """Array of finite numbers, shape (N, K).
 
     Raises:
-        ValueError: If the shape is another, or a value is NaN or infinite.
+        ValueError: the shape is another, or a value is NaN or infinite.
     """
     array = np.asarray(values, np.float64)
     if array.ndim != 2 or not array.size:
@@ -35,7 +35,7 @@ def table(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def same_length(**arrays: NDArray) -> None:
-    """Raise a ValueError unless all have as many rows."""
+    """Raise a ValueError for arrays of different lengths."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
@@ -47,10 +47,9 @@ def groups(ids: ArrayLike, num_rows: int) -> NDArray[np.int64]:
 
     Args:
         ids: Shape (N,), any kind of id.
-        num_rows: N.
 
     Raises:
-        ValueError: If the shape is another, or an id is missing.
+        ValueError: the shape is another, or an id is missing.
     """
     array = np.asarray(ids)
     if array.shape != (num_rows,):
@@ -62,10 +61,10 @@ def groups(ids: ArrayLike, num_rows: int) -> NDArray[np.int64]:
 
 
 def binary(labels: ArrayLike) -> NDArray[np.bool_]:
-    """Which rows are of the positive class: from 0 and 1, shape (N,).
+    """Mask of the positive rows, from labels 0 and 1, shape (N,).
 
     Raises:
-        ValueError: If a label is neither, or one of the two classes is absent.
+        ValueError: a label is neither, or a class is absent.
     """
     array = column("labels", labels)
     other = np.flatnonzero((array != 0) & (array != 1))
@@ -82,11 +81,11 @@ def classes_and_probabilities(
     """Labels (N,), int, 0..K-1, and probabilities (N, K), each row summing to 1.
 
     Raises:
-        ValueError: If a label is no class index, or a row of probabilities is none.
+        ValueError: a label is no class index, or a row is not probabilities.
     """
-    as_floats, shares = column("labels", labels), table("probabilities", probabilities)
-    same_length(labels=as_floats, probabilities=shares)
-    num_classes = shares.shape[1]
+    as_floats, rows = column("labels", labels), table("probabilities", probabilities)
+    same_length(labels=as_floats, probabilities=rows)
+    num_classes = rows.shape[1]
     if num_classes < 2:
         raise ValueError("probabilities have one column: expected one for each of at least two classes")
     bad = np.flatnonzero((as_floats != np.floor(as_floats)) | (as_floats < 0) | (as_floats >= num_classes))
@@ -94,12 +93,12 @@ def classes_and_probabilities(
         raise ValueError(
             f"labels row {bad[0]} is {as_floats[bad[0]]:g}: expected a class 0..{num_classes - 1}"
         )
-    bad = np.flatnonzero((shares.min(axis=1) < 0) | (np.abs(shares.sum(axis=1) - 1) > _SUM_TOLERANCE))
+    bad = np.flatnonzero((rows.min(axis=1) < 0) | (np.abs(rows.sum(axis=1) - 1) > _SUM_TOLERANCE))
     if len(bad):
         raise ValueError(
-            f"probabilities row {bad[0]} is {shares[bad[0]].tolist()}: expected 0..1, summing to 1"
+            f"probabilities row {bad[0]} is {rows[bad[0]].tolist()}: expected 0..1, summing to 1"
         )
-    return as_floats.astype(np.int64), shares
+    return as_floats.astype(np.int64), rows
 
 
 def _finite(name: str, array: NDArray[np.float64]) -> None:

@@ -1,7 +1,7 @@
-"""How right, and how rightly sure, a classifier is: point values.
+"""Accuracy, AUC and calibration of classifiers, without intervals.
 
-Everywhere: labels (N,), int, 0..K-1; probabilities (N, K), rows summing to 1; the decision is the largest
-probability, the first of equal ones. A `ValueError` names the first row that is not so.
+Labels (N,), int, 0..K-1; probabilities (N, K), rows summing to 1. The decision is the largest probability, the first of
+equal ones. A `ValueError` names the first invalid row.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from histo_monai.evaluation.metrics.tallies import Tallies, bin_of
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Rows whose confidence, the largest probability, lies in (low, high].
+    """Rows with a confidence, the largest probability, in (low, high].
 
     Attributes:
         low: lower edge.
         high: upper edge.
-        count: rows in the bin.
-        confidence: their mean confidence; NaN in an empty bin.
-        accuracy: the share of them that is right; NaN in an empty bin.
+        count: number of rows.
+        confidence: mean confidence; NaN in an empty bin.
+        accuracy: fraction of right rows; NaN in an empty bin.
     """
 
     low: float
@@ -36,41 +36,41 @@ class ReliabilityBin:
 
 
 def accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Share of rows decided rightly."""
+    """Fraction of right decisions."""
     return float(_tallies(labels, probabilities).accuracy()[0])
 
 
 def balanced_accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Mean over the classes present of the fraction of their rows decided rightly: each class counts alike."""
-    classes, shares = checks.classes_and_probabilities(labels, probabilities)
-    right = shares.argmax(axis=1) == classes
+    """Mean recall over the classes present."""
+    classes, rows = checks.classes_and_probabilities(labels, probabilities)
+    right = rows.argmax(axis=1) == classes
     return float(np.mean([right[classes == k].mean() for k in np.unique(classes)]))
 
 
 def mean_one_versus_rest_accuracy(labels: ArrayLike, probabilities: ArrayLike) -> float:
     """Mean over the K classes of the accuracy of "this class or not": 1 - 2 e / K for an error rate e.
 
-    What papers on the nine Kather classes report as accuracy; it starts at 1 - 2 / K and flatters.
+    Papers on the nine Kather classes report it as accuracy; it starts at 1 - 2 / K, so it is optimistic.
     """
     return float(_tallies(labels, probabilities).mean_one_versus_rest_accuracy()[0])
 
 
 def weighted_f1(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """F1 of each class, averaged with the number of its rows as weight; 0 for a class never decided rightly."""
+    """F1 of each class, averaged with the class's number of rows as weight; 0 for a class without right decisions."""
     return float(_tallies(labels, probabilities).weighted_f1()[0])
 
 
 def macro_auc(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Mean of the AUCs one class versus the rest, over the classes present; NaN if only one is."""
-    classes, shares = checks.classes_and_probabilities(labels, probabilities)
-    ranked = ranked_classes(classes, shares, np.zeros_like(classes))
+    """Mean of one-versus-rest AUCs over the classes present; NaN for one class."""
+    classes, rows = checks.classes_and_probabilities(labels, probabilities)
+    ranked = ranked_classes(classes, rows, np.zeros_like(classes))
     return float(macro_auc_of_counts(ranked, np.ones((1, 1)))[0])
 
 
 def expected_calibration_error(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = 15) -> float:
     """Mean distance between confidence and accuracy over equal-width bins of confidence (Guo et al. 2017).
 
-    Top label only. It is never negative, and on few rows it is above zero for the best-calibrated model.
+    Top label only. It is at least 0, and on few rows positive even for a perfectly calibrated model.
     """
     return float(_tallies(labels, probabilities, num_bins).ece()[0])
 
@@ -78,16 +78,16 @@ def expected_calibration_error(labels: ArrayLike, probabilities: ArrayLike, num_
 def brier_score(labels: ArrayLike, probabilities: ArrayLike) -> float:
     """Mean over rows of the sum over classes of (probability - one-hot label) squared: 0 best, 2 worst.
 
-    Brier 1950's own sum over classes: for two classes it is twice the binary Brier score (p - y) squared.
+    Brier 1950's sum over classes: for two classes, twice the binary Brier score (p - y) squared.
     """
     return float(_tallies(labels, probabilities).brier()[0])
 
 
 def reliability(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = 15) -> list[ReliabilityBin]:
-    """Confidence and accuracy in each of the equal-width bins of `expected_calibration_error`, lowest first."""
-    classes, shares = checks.classes_and_probabilities(labels, probabilities)
-    confidence = shares.max(axis=1)
-    right = shares.argmax(axis=1) == classes
+    """Confidence and accuracy in each bin of `expected_calibration_error`, lowest first."""
+    classes, rows = checks.classes_and_probabilities(labels, probabilities)
+    confidence = rows.max(axis=1)
+    right = rows.argmax(axis=1) == classes
     member = bin_of(confidence, num_bins)
     bins = []
     for i in range(num_bins):
@@ -101,12 +101,12 @@ def reliability(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = 15)
 def ranked_classes(
     labels: NDArray[np.int64], probabilities: NDArray[np.float64], group_of_row: NDArray[np.int64]
 ) -> list[RankedScores]:
-    """Each present class against the rest."""
+    """Ranked scores of each present class against the rest."""
     return [RankedScores(labels == k, probabilities[:, k], group_of_row) for k in np.unique(labels)]
 
 
 def macro_auc_of_counts(ranked: list[RankedScores], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Macro AUC where groups occur so often, (G, B), shape (B,): over the classes drawn; NaN if only one was."""
+    """Macro AUC for multiplicities of groups (G, B), shape (B,), over the classes present; NaN for one class."""
     areas = np.array([scores.auc(counts) for scores in ranked])
     present = ~np.isnan(areas)
     num_present = present.sum(axis=0)

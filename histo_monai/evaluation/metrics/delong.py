@@ -1,4 +1,4 @@
-"""Area under the ROC curve, its interval by row or by patient, and the test between two scores of the same rows."""
+"""AUC with DeLong's interval over rows or patients, and the paired test of two scores."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from histo_monai.evaluation.metrics.estimate import Estimate
 
 @dataclass(frozen=True)
 class DeLongTest:
-    """Two AUCs on the same rows.
+    """Test of two AUCs on common rows.
 
     Attributes:
         difference: AUC of the first minus AUC of the second.
-        z: the difference over its standard error.
+        z: difference divided by its standard error.
         p: two-tailed.
     """
 
@@ -30,17 +30,16 @@ class DeLongTest:
 def auc(
     labels: ArrayLike, scores: ArrayLike, confidence: float = 0.95, *, groups: ArrayLike | None = None
 ) -> Estimate:
-    """Area under the ROC curve: the chance that a positive row scores above a negative one, ties counting half.
+    """Area under the ROC curve: probability that a positive row scores above a negative row, ties counting half.
 
-    The interval is DeLong's plain normal one, clipped to 0..1: value ± 1.96 standard errors, the one that
-    papers and other software print. DeLong, DeLong & Clarke-Pearson 1988, in O(n log n) by midranks as
-    Sun & Xu 2014. With `groups` the variance is that of whole patients, Obuchowski 1997: rows of one patient
-    resemble each other, and DeLong's own interval is then too narrow. Where each patient has one row it is DeLong's.
+    The interval is DeLong's normal interval, clipped to 0..1: value ± 1.96 standard errors, as in papers and other
+    software (DeLong, DeLong & Clarke-Pearson 1988, in O(n log n) by midranks as Sun & Xu 2014). With `groups` the
+    variance is over patients (Obuchowski 1997), as DeLong's own interval is too narrow for several rows per patient.
+    With one row per patient both are equal.
 
-    Where a class lies in one group its variance is unknown and the interval is NaN. Where the two classes are
-    separated completely (value 1 or 0) DeLong's variance is zero, which says nothing of the uncertainty; then
-    the interval is the exact binomial one of as many disjoint pairs as groups hold the rarer class, all of
-    which came out alike: conservative, and never empty.
+    The interval is NaN where a class lies in one group. For complete separation (value 1 or 0) DeLong's variance is
+    zero. Then the interval is the exact binomial interval of disjoint pairs, one for each group of the rarer class, all
+    with the same order: conservative, and never empty.
 
     Args:
         labels: Shape (n,), 0 or 1.
@@ -51,8 +50,7 @@ def auc(
         n is the number of groups.
 
     Raises:
-        ValueError: If a label is not 0 or 1, a class is absent, a score is NaN, a group is missing, or the lengths
-            differ.
+        ValueError: a label is not 0 or 1, a class is absent, a score is NaN, a group is missing, or the lengths differ.
     """
     is_positive, column = checks.binary(labels), checks.column("scores", scores)
     checks.same_length(labels=is_positive, scores=column)
@@ -79,20 +77,19 @@ def delong_test(
     *,
     groups: ArrayLike | None = None,
 ) -> DeLongTest:
-    """Two-tailed test of equal AUCs of two scores of the same rows (DeLong et al. 1988; Sun & Xu 2014).
+    """Two-tailed paired test of equal AUCs of two scores (DeLong et al. 1988; Sun & Xu 2014).
 
-    Scores that order every pair alike differ by exactly 0: z is 0, p is 1. Where the standard error is zero
-    although the AUCs differ (complete separation against a constant score), or a class lies in one group, the
-    method has nothing to say: interval, z and p are NaN.
+    Scores of equal order have z 0 and p 1. Interval, z and p are NaN where the standard error is zero for different
+    AUCs (complete separation against a constant score), or a class lies in one group.
 
     Args:
         labels: Shape (n,), 0 or 1.
         scores_a: Shape (n,); larger means more likely 1.
-        scores_b: Shape (n,), of the same rows.
+        scores_b: Shape (n,), in the order of `scores_a`.
         confidence: of the interval of the difference.
 
     Raises:
-        ValueError: As `auc`.
+        ValueError: as `auc`.
     """
     is_positive = checks.binary(labels)
     a, b = checks.column("scores_a", scores_a), checks.column("scores_b", scores_b)
@@ -123,10 +120,10 @@ def _clipped(value: float, reach: float, lowest: float) -> tuple[float, float]:
 def _placements(
     is_positive: NDArray[np.bool_], scores: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Per positive row the negatives below it, per negative row the positives above it; ties count half.
+    """Number of negatives below each positive row, and of positives above each negative row; ties count half.
 
-    A row's rank among all rows minus its rank among its own class is the number of the other class below it:
-    two sorts instead of all pairs. The numbers are halves, hence exact.
+    A row's rank among all rows minus its rank in its class is the number of rows of the other class below: two sorts
+    instead of all pairs. The numbers are halves, hence exact.
     """
     overall = stats.rankdata(scores)
     positive, negative = scores[is_positive], scores[~is_positive]
@@ -141,7 +138,7 @@ def _standard_error(
     losses: NDArray[np.float64],
     group_of_row: NDArray[np.int64],
 ) -> float:
-    """Of an AUC, or of a difference of AUCs when both are differences of placements; NaN where it is unknown."""
+    """Standard error of an AUC, or of a difference for differences of placements; NaN where unknown."""
     influence = np.empty(len(is_positive))
     for side, placements in ((is_positive, wins), (~is_positive, losses)):
         influence[side] = (placements - placements.mean()) / (len(wins) * len(losses))
@@ -158,19 +155,19 @@ def _standard_error(
 def clustered_variances(
     classes: NDArray[np.int64], influence: NDArray[np.float64], group_of_row: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], float] | None:
-    """Variance of an AUC over whole groups of rows, in parts (Obuchowski 1997), for any number of classes.
+    """Variance of an AUC over groups of rows, in parts, for any number of classes (Obuchowski 1997).
 
-    The sums of the influences of a group over each class, squared and crossed over the groups; squares of class c carry
-    the factor I / (I - 1) of the groups that hold c, products of two classes that of all groups. Where each row is its
-    own group nothing is crossed, and it is DeLong's variance.
+    Sums of influences per group and class are squared, and multiplied between classes, over the groups. Squares of
+    class c have the factor I / (I - 1) of the groups with class c, products of two classes the factor of all groups.
+    With one row per group there are no products, and the variance is DeLong's.
 
     Args:
         classes: Shape (N,), int, 0..K-1, each with a row.
-        influence: Shape (N,): by how much a row lifts the AUC, more than the mean row of its class.
+        influence: Shape (N,): contribution of a row to the AUC, minus the mean of its class.
         group_of_row: Shape (N,), int, 0..G-1.
 
     Returns:
-        Of the classes, shape (K,), and of their products; None where a class lies in one group.
+        Variances of the classes, shape (K,), and of their products; None where a class lies in one group.
     """
     num_classes, num_groups = int(classes.max()) + 1, int(group_of_row.max()) + 1
     cell = group_of_row * num_classes + classes

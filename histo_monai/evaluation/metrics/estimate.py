@@ -1,4 +1,4 @@
-"""A number with its interval: what every metric of the project is reported as."""
+"""Value with interval, the result of every metric."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass
 
 ESTIMATE_SHAPE = {"value": (float, None), "low": (float, None), "high": (float, None), "n": int}
-"""Shape of `Estimate.as_dict`, see `utils.storage.shapes`."""
+"""Shape (`utils.storage.shapes`) of `Estimate.as_dict`."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, its 95 % confidence interval and what it rests on.
+    """A value with its 95 % confidence interval and sample size.
 
     Attributes:
         value: the point estimate; NaN where the statistic is undefined on these rows.
-        low: lower end of the interval; NaN where the method gives none (its docstring states when).
-        high: upper end.
+        low: lower limit; NaN where the method gives none (its docstring states when).
+        high: upper limit.
         n: independent rows used: groups for a grouped bootstrap, else rows.
     """
 
@@ -26,7 +26,7 @@ class Estimate:
     n: int
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """For JSON: six decimals; null where a number is undefined."""
+        """Content for JSON: six decimals; null for undefined numbers."""
         return {
             "value": _finite(self.value),
             "low": _finite(self.low),

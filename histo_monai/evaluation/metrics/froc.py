@@ -1,4 +1,4 @@
-"""Free-response ROC of lesions, as Camelyon16 defines it: sensitivity against false positives per slide."""
+"""Free-response ROC of lesions as in Camelyon16: sensitivity against false positives per slide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from histo_monai.utils.process.products import product
 from histo_monai.utils.process.quiet import quiet_library
 
 FALSE_POSITIVES_PER_SLIDE = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Where the sensitivity is read off; the score is the mean of these six."""
+"""False positives per slide of the six sensitivities; the score is their mean."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SlideDetections:
 
     Attributes:
         false_positives: Shape (n,), scores of the detections outside of all lesions, above 0.
-        lesions: Shape (m,), the highest score of a detection in each lesion, 0 where there is none.
+        lesions: Shape (m,), highest score of a detection in each lesion, 0 for missed lesions.
     """
 
     false_positives: ArrayLike
@@ -34,13 +34,13 @@ class SlideDetections:
 
 @dataclass(frozen=True)
 class Froc:
-    """The curve of a cohort and what is read off it.
+    """Free-response ROC curve of several slides, with its score.
 
     Attributes:
         fps_per_slide: Shape (T,), false positives per slide, from 0 upwards as the threshold falls.
-        sensitivity: Shape (T,), part of the lesions found, at the same thresholds; NaN where there is no lesion.
+        sensitivity: Shape (T,), fraction of detected lesions, at these thresholds; NaN without lesions.
         sensitivities: the sensitivity at each of `FALSE_POSITIVES_PER_SLIDE`.
-        score: the mean of these.
+        score: mean of `sensitivities`.
         num_lesions: of all slides.
         num_slides: with and without lesions.
     """
@@ -60,20 +60,20 @@ def froc(
     seed: int,
     num_replicates: int = 2000,
 ) -> Froc:
-    """The curve, by MONAI's version of the challenge's evaluation (Ehteshami Bejnordi et al. 2017).
+    """Free-response ROC curve by MONAI's version of the challenge's evaluation (Ehteshami Bejnordi et al. 2017).
 
-    Every score is a threshold. Between two thresholds the sensitivity is interpolated; beyond the curve's end, where
-    all detections are taken, it stays. The challenge leaves out the lowest score, which is the 0 of a missed lesion as
-    a rule; here it is that 0 always, so that also where nothing is missed all detections count. The intervals
-    resample whole slides, or patients. Without a lesion every sensitivity is NaN.
+    Every score is a threshold. Sensitivity is interpolated between thresholds, and constant beyond the end of the
+    curve. The challenge leaves out the lowest score, usually the 0 of a missed lesion; here it always leaves out a 0,
+    so that all detections count where no lesion is missed. The intervals resample slides, or patients. Without a lesion
+    every sensitivity is NaN.
 
     Args:
-        slides: all that the system looked at; those whose lesions are not all outlined are left out by the caller.
-        groups: patient of each slide; None: each is its own.
+        slides: all examined slides; the caller leaves out slides with incomplete outlines.
+        groups: patient of each slide; None: each slide is a group.
 
     Raises:
-        ValueError: there is no slide, a false positive's score is not above 0, a lesion's is below 0, or one is not
-            finite; or `groups` are not one for each slide.
+        ValueError: there is no slide, a false positive's score is not above 0, a lesion's is below 0, or a score is not
+            finite; or `groups` has another length.
     """
     resampling = Resampling(len(slides), groups, seed=seed, num_replicates=num_replicates)
     events = _events(slides)
@@ -91,16 +91,16 @@ def froc(
 
 
 def froc_replicates(slides: Sequence[SlideDetections], resampling: Resampling) -> Replicates:
-    """The score on all slides and on every replicate: of models that share the resampling, the difference is paired.
+    """FROC score on all slides and on every replicate; replicates are paired between models of one resampling.
 
     Args:
         resampling: of these slides.
 
     Returns:
-        {"froc": (score, replicates)}; NaN where no lesion was drawn.
+        {"froc": (score, replicates)}; NaN for replicates without a lesion.
 
     Raises:
-        ValueError: see `froc`; or the slides are not as many as the resampling's rows.
+        ValueError: as `froc`, or the number of slides differs from the resampling's rows.
     """
     if len(slides) != resampling.num_rows:
         raise ValueError(f"{len(slides)} slides for a resampling of {resampling.num_rows} rows")
@@ -110,7 +110,7 @@ def froc_replicates(slides: Sequence[SlideDetections], resampling: Resampling) -
 
 @dataclass(frozen=True)
 class _Events:
-    """Detections of all slides, the highest score first; missed lesions are not among them."""
+    """Detections of all slides, highest score first, without missed lesions."""
 
     score: NDArray[np.float64]
     is_lesion: NDArray[np.bool_]
@@ -146,7 +146,7 @@ def _scores(number: int, what: str, given: ArrayLike) -> NDArray[np.float64]:
 def _curve(events: _Events) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """False positives per slide and sensitivity, from the highest threshold to the lowest."""
     num_lesions, num_slides = int(events.num_lesions.sum()), len(events.num_lesions)
-    missed = np.zeros(1)  # The lowest score, which is no threshold.
+    missed = np.zeros(1)  # MONAI leaves out the lowest score.
     fps, sensitivity = _monai().compute_froc_curve_data(
         events.score[~events.is_lesion],
         np.concatenate([missed, events.score[events.is_lesion]]),
@@ -169,7 +169,7 @@ def _score(
 
 
 def _replicates(events: _Events, resampling: Resampling) -> NDArray[np.float64]:
-    """Sensitivity at the six, shape (B, 6): sums over weighted detections, not MONAI's count for every threshold."""
+    """Sensitivities at the six points, shape (B, 6): sums over weighted detections, for all thresholds at once."""
     last = np.flatnonzero(np.diff(events.score, append=-1.0))  # Of detections with one score.
     read_off = []
     for counts in resampling.blocks():
@@ -190,6 +190,6 @@ def _replicates(events: _Events, resampling: Resampling) -> NDArray[np.float64]:
 
 
 def _monai() -> ModuleType:
-    """Imported when needed: it takes seconds, which other metrics need not wait for."""
+    """MONAI's FROC module, imported on use: the import takes seconds."""
     with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
         return importlib.import_module("monai.metrics.froc")

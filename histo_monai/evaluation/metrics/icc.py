@@ -1,4 +1,4 @@
-"""Intraclass correlation: how far raters agree on the same rows."""
+"""Intraclass correlation, the agreement of raters on common rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import stats
 from histo_monai.evaluation.metrics import checks
 from histo_monai.evaluation.metrics.estimate import Estimate
 
-_NOTHING = 1e-12  # 1 + (k - 1) ICC of rows that do not differ is zero but for rounding.
+_NOTHING = 1e-12  # Rounding of 1 + (k - 1) ICC, which is 0 for rows that do not differ.
 
 Form = Literal["ICC1", "ICC2", "ICC3", "ICC1k", "ICC2k", "ICC3k"]
 
@@ -23,25 +23,22 @@ def intraclass_correlation(ratings: ArrayLike, form: Form = "ICC2", confidence: 
     * ICC1, ICC(1,1): one-way random; each row has its own raters.
     * ICC2, ICC(2,1): two-way random, absolute agreement, single rater.
     * ICC3, ICC(3,1): two-way mixed, consistency, single rater: a constant offset between raters costs nothing.
-    * ICC1k, ICC2k, ICC3k: the same of the mean of k raters.
+    * ICC1k, ICC2k, ICC3k: of the mean of k raters.
 
-    Shrout & Fleiss 1979; the interval of ICC2 with Satterthwaite's degrees of freedom as in McGraw & Wong 1996
-    (and the erratum, Psychological Methods 4, 390), that of ICC2k from it by Spearman and Brown.
+    Shrout & Fleiss 1979. Interval of ICC2: Satterthwaite's degrees of freedom as in McGraw & Wong 1996 (and the
+    erratum, Psychological Methods 4, 390). Interval of ICC2k: Spearman-Brown of ICC2's.
 
-    The interval takes rows as independent. Patches of one patient are not: where the rows are clustered it is
-    too narrow, and `grouped_bootstrap(lambda r: intraclass_correlation(r).value, (ratings,), patients, seed=0)`
-    gives one that is not.
+    The interval assumes independent rows. For several patches per patient it is too narrow; use
+    `grouped_bootstrap(lambda r: intraclass_correlation(r).value, (ratings,), patients, seed=0)`.
 
-    Where all raters agree on every row, the value and both ends are 1. Where all ratings are one and the same
-    number there is nothing to correlate, and value and interval are NaN; so are averaged forms where the
-    rows do not differ.
+    Value and limits are 1 where all raters agree on every row, and NaN where all ratings are one number. Averaged forms
+    are NaN where the rows do not differ.
 
     Args:
         ratings: Shape (n, k): n rows, k raters, n and k at least 2; any unit.
-        form: which of the six.
 
     Raises:
-        ValueError: If the form is unknown, a rating is NaN, or there are fewer than two rows or raters.
+        ValueError: the form is unknown, a rating is NaN, or there are fewer than two rows or raters.
     """
     if form not in get_args(Form):
         raise ValueError(f"form is {form!r}: expected one of {', '.join(get_args(Form))}")
@@ -63,7 +60,7 @@ def intraclass_correlation(ratings: ArrayLike, form: Form = "ICC2", confidence: 
 
 @dataclass(frozen=True)
 class _MeanSquares:
-    """Two-way analysis of variance without replication: mean squares of rows, raters, error and within rows."""
+    """Mean squares of rows, raters, error and within rows (two-way analysis of variance without replication)."""
 
     n: int
     k: int
@@ -91,7 +88,7 @@ def _mean_squares(table: NDArray[np.float64]) -> _MeanSquares:
 
 
 def _from_f(squares: _MeanSquares, design: str, tail: float) -> tuple[float, float, float]:
-    """ICC1 and ICC3: a function of one F ratio, written so that an error of zero divides nothing."""
+    """ICC1 and ICC3 from one F ratio, in a form that does not divide by an error of zero."""
     n, k = squares.n, squares.k
     noise, noise_df = (squares.within, n * (k - 1)) if design == "1" else (squares.error, (n - 1) * (k - 1))
     shrink = float(stats.f.isf(tail, n - 1, noise_df))
@@ -108,11 +105,11 @@ def _from_f(squares: _MeanSquares, design: str, tail: float) -> tuple[float, flo
 
 
 def _two_way_random(squares: _MeanSquares, tail: float) -> tuple[float, float, float]:
-    """ICC2: the raters' variance counts as error, so that the denominator's degrees of freedom are approximate."""
+    """ICC2; the raters' variance counts as error, so the denominator's degrees of freedom are approximate."""
     n, k = squares.n, squares.k
     rows, raters, error = squares.rows, squares.raters, squares.error
     value = _ratio(rows - error, rows + (k - 1) * error + k * (raters - error) / n)
-    # Their a and b, both times n (1 - value), which cancels in the degrees of freedom and may be zero.
+    # McGraw & Wong's a and b, both times n (1 - value), which cancels in the degrees of freedom and may be zero.
     by_raters = k * value * raters
     by_error = (n * (1 - value) + k * value * (n - 1)) * error
     freedom = _ratio((by_raters + by_error) ** 2, by_raters**2 / (k - 1) + by_error**2 / ((n - 1) * (k - 1)))
@@ -125,7 +122,7 @@ def _two_way_random(squares: _MeanSquares, tail: float) -> tuple[float, float, f
 
 
 def _averaged(single: float, k: int) -> float:
-    """Spearman-Brown: of the mean of k raters."""
+    """ICC of the mean of k raters (Spearman-Brown)."""
     denominator = 1 + (k - 1) * single
     return k * single / denominator if denominator > _NOTHING else float("nan")
 

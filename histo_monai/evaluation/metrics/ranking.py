@@ -1,4 +1,4 @@
-"""Statistics of pairs of rows, for many weightings of the rows at once: AUC and the prediction probability."""
+"""AUC and prediction probability for many weightings of the rows at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_AT_A_TIME = 2**22  # The same for pairs of rows, 32 MiB.
 
 
 class RankedScores:
-    """Scores of two classes, sorted once; then the AUC for weights of groups of rows is one cumulative sum.
+    """Scores of two classes, sorted once; the AUC of a weighting is then one cumulative sum.
 
     Args:
         is_positive: Shape (N,), bool.
@@ -34,11 +34,11 @@ class RankedScores:
     def auc(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """AUC per column of counts; NaN where a class has no weight.
 
-        Rows are passed in parts, from the lowest score, so that memory does not grow with them. All sums are of whole
-        and half numbers: they are exact, and no part changes them.
+        Rows are processed in parts, from the lowest score, to bound memory. All sums are of whole and half numbers,
+        hence exact for any parts.
 
         Args:
-            counts: Shape (G, B), whole numbers: how often each group counts.
+            counts: Shape (G, B), whole numbers: multiplicity of each group.
 
         Returns:
             Shape (B,).
@@ -54,13 +54,13 @@ class RankedScores:
         return ratio(won, positives * below)
 
     def _parts(self, step: int) -> Iterator[slice]:
-        """Rows in order, `step` or fewer at a time, tied rows together; more than `step` only where all are tied."""
+        """Slices of at most `step` rows in order that keep tied rows together; longer where one tie exceeds `step`."""
         start, num = 0, len(self._group)
         while start < num:
             stop = min(start + step, num)
             while stop > start + 1 and stop < num and not self._is_first[stop]:
                 stop -= 1
-            if stop < num and not self._is_first[stop]:  # One score fills the part: to its end.
+            if stop < num and not self._is_first[stop]:  # One score fills the part: extend to its last row.
                 following = self._is_first[stop:]
                 stop = stop + int(following.argmax()) if following.any() else num
             yield slice(start, stop)
@@ -69,7 +69,7 @@ class RankedScores:
     def _by_score(
         self, part: slice, counts: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """How often positives and negatives of each score of the part occur, shape (scores, B) each."""
+        """Multiplicity of positives and negatives at each score of the part, shape (scores, B) each."""
         group, is_positive = self._group[part], self._is_positive[part]
         first = np.flatnonzero(self._is_first[part])
         if len(first) == 1:
@@ -85,10 +85,10 @@ class RankedScores:
 
 
 class ConcordantPairs:
-    """Prediction probability P_K of one reference and one prediction, for many weightings of groups of rows.
+    """Prediction probability P_K of one reference and one prediction, for many weightings of groups.
 
-    P_K = (C + T / 2) / (C + D + T): of all pairs of rows that differ in the reference, those that the
-    prediction orders alike, C, contrariwise, D, or not at all, T. Smith, Dutton & Smith 1996.
+    P_K = (C + T / 2) / (C + D + T), over pairs of rows with different references: C concordant, D discordant, T tied in
+    the prediction. Smith, Dutton & Smith 1996.
 
     Args:
         reference: Shape (N,).
@@ -109,10 +109,10 @@ class ConcordantPairs:
         self._starts = np.cumsum(sizes) - sizes
 
     def probability(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P_K per column of weights; NaN where no two rows differ in the reference.
+        """P_K per column of weights; NaN where all weighted rows have one reference.
 
         Args:
-            weights: Shape (G, B): how often each group counts.
+            weights: Shape (G, B): multiplicity of each group.
 
         Returns:
             Shape (B,).

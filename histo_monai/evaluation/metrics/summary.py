@@ -1,4 +1,4 @@
-"""All that is reported of a prediction, each with its interval."""
+"""All reported metrics of a prediction, with intervals."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def classification_estimates(
     seed: int,
     num_replicates: int = 2000,
 ) -> dict[str, Estimate]:
-    """Accuracy and its relatives, calibration, each with a 95 % interval from one grouped bootstrap.
+    """Classification and calibration metrics with 95 % intervals from one grouped bootstrap.
 
-    Macro AUC is over the classes present in the rows, and in a replicate over those that were drawn.
-    Calibration errors are sums of distances, which resampling inflates: the replicates of `ece` are shifted by
-    their mean excess before their percentiles are taken, and its interval ends at 0.
+    Macro AUC is over the classes present, in the rows and in each replicate. Resampling inflates calibration errors,
+    which are sums of distances: the replicates of `ece` are shifted by their mean excess before percentiles, and its
+    lower limit is at least 0.
 
     Args:
         labels: Shape (N,), int, 0..K-1.
         probabilities: Shape (N, K).
-        groups: Shape (N,), patient or slide; None where unknown: rows.
+        groups: Shape (N,), patient or slide; None: rows.
 
     Returns:
-        accuracy, mean_one_versus_rest_accuracy, weighted_f1, macro_auc, ece (15 bins), brier (sum over
-        classes); n is the number of groups.
+        accuracy, mean_one_versus_rest_accuracy, weighted_f1, macro_auc, ece (15 bins), brier (sum over classes); n is
+        the number of groups.
 
     Raises:
-        ValueError: If a label is no class, a row no probabilities, or a group is missing.
+        ValueError: a label is no class, a row is not probabilities, or a group is missing.
     """
-    classes, shares = checks.classes_and_probabilities(labels, probabilities)
+    classes, rows = checks.classes_and_probabilities(labels, probabilities)
     resampling = Resampling(len(classes), groups, seed=seed, num_replicates=num_replicates)
-    of_group = Tallies.count(classes, shares, group_of_row=resampling.group_of_row)
-    ranked = ranked_classes(classes, shares, resampling.group_of_row)
+    of_group = Tallies.count(classes, rows, group_of_row=resampling.group_of_row)
+    ranked = ranked_classes(classes, rows, resampling.group_of_row)
 
     def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         tallies = of_group.resampled(counts)
@@ -76,32 +76,32 @@ def score_estimates(
 ) -> dict[str, Estimate]:
     """Agreement of a predicted score with one reference score.
 
-    The intervals of the intraclass correlations are F-based, take rows as independent and have n rows; those
-    of the others are from a grouped bootstrap and have n groups.
+    Intervals of intraclass correlations are F-based, assume independent rows and have n rows. The other intervals are
+    from a grouped bootstrap and have n groups.
 
     Args:
         reference: Shape (N,).
-        predicted: Shape (N,), same unit.
-        groups: Shape (N,), patient or slide; None where unknown: rows.
+        predicted: Shape (N,), in the unit of the reference.
+        groups: Shape (N,), patient or slide; None: rows.
 
     Returns:
-        icc, ICC(2,1), the headline; icc1 and icc3, ICC(1,1) and ICC(3,1); pk, the prediction probability;
-        mae, the mean absolute error.
+        icc, ICC(2,1), the headline; icc1 and icc3, ICC(1,1) and ICC(3,1); pk, the prediction probability; mae, the mean
+        absolute error.
 
     Raises:
-        ValueError: If a score is NaN, the lengths differ, there is but one row, or a group is missing.
+        ValueError: a score is NaN, the lengths differ, there is one row, or a group is missing.
     """
-    truth, guess = checks.column("reference", reference), checks.column("predicted", predicted)
-    checks.same_length(reference=truth, predicted=guess)
+    truth, score = checks.column("reference", reference), checks.column("predicted", predicted)
+    checks.same_length(reference=truth, predicted=score)
     resampling = Resampling(len(truth), groups, seed=seed, num_replicates=num_replicates)
-    pairs = ConcordantPairs(truth, guess, resampling.group_of_row)
-    distance = np.bincount(resampling.group_of_row, np.abs(truth - guess))
+    pairs = ConcordantPairs(truth, score, resampling.group_of_row)
+    distance = np.bincount(resampling.group_of_row, np.abs(truth - score))
     size = np.bincount(resampling.group_of_row)
 
     def values(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         return {"pk": pairs.probability(counts), "mae": product(distance, counts) / product(size, counts)}
 
-    ratings = np.column_stack([truth, guess])
+    ratings = np.column_stack([truth, score])
     correlations = {name: intraclass_correlation(ratings, form) for name, form in _ICC_FORMS.items()}
     return correlations | _bootstrapped(resampling, values)
 
@@ -115,7 +115,7 @@ def regression_estimates(
     seed: int,
     num_replicates: int = 2000,
 ) -> dict[str, Estimate]:
-    """`score_estimates` of a prediction against each of two raters: its keys with `_a` and `_b` behind them."""
+    """`score_estimates` of a prediction against each of two raters, with the suffixes `_a` and `_b`."""
     return {
         f"{name}_{rater}": estimate
         for rater, ratings in (("a", ratings_a), ("b", ratings_b))
@@ -142,7 +142,7 @@ def _bootstrapped(
     values: Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]],
     centered: tuple[str, ...] = (),
 ) -> dict[str, Estimate]:
-    """One resampling for all metrics: `values` takes how often each group occurs, (G, B), and returns (B,) each."""
+    """Estimates from one resampling; `values` maps multiplicities of groups (G, B) to metrics (B,)."""
     point = values(np.ones((resampling.num_groups, 1)))
     blocks = [values(counts) for counts in resampling.blocks()]
     return {

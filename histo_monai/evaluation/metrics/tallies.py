@@ -1,4 +1,4 @@
-"""Classification metrics as functions of sums over rows, so that all replicates of a bootstrap come at once."""
+"""Classification metrics from sums over rows, for all bootstrap replicates at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from histo_monai.utils.process.products import product
 
 @dataclass(frozen=True)
 class Tallies:
-    """Sums over rows of what the metrics need; leading dimensions are groups or replicates.
+    """Sums over rows; leading dimensions are groups or replicates.
 
     Attributes:
         confusion: Shape (..., K, K), rows by true class and predicted class.
@@ -33,7 +33,7 @@ class Tallies:
         num_bins: int = 15,
         group_of_row: NDArray[np.int64] | None = None,
     ) -> Tallies:
-        """Sums per group, the leading dimension; over all rows (one group) where no groups are given."""
+        """Sums per group, the leading dimension; without groups, one group of all rows."""
         num_classes = probabilities.shape[1]
         group = np.zeros(len(labels), np.int64) if group_of_row is None else group_of_row
         num_groups = int(group.max()) + 1
@@ -53,7 +53,7 @@ class Tallies:
         )
 
     def resampled(self, counts: NDArray[np.float64]) -> Tallies:
-        """Sums of replicates, the leading dimension (B), in which each group occurs so often, (G, B)."""
+        """Sums of replicates, the leading dimension (B), for multiplicities of groups (G, B)."""
         num_groups = len(self.squared)
         drawn = counts.T
         return Tallies(
@@ -68,15 +68,15 @@ class Tallies:
         return self.confusion.sum(axis=(-2, -1))
 
     def accuracy(self) -> NDArray[np.float64]:
-        """Share of rows whose largest probability is the true class's, shape (...)."""
+        """Fraction of right decisions, shape (...)."""
         return np.trace(self.confusion, axis1=-2, axis2=-1) / self.rows
 
     def mean_one_versus_rest_accuracy(self) -> NDArray[np.float64]:
-        """Each error is one in two of the K decisions "this class or not": 1 - 2 e / K. Shape (...)."""
+        """1 - 2 e / K, shape (...): each error is two of the K decisions "this class or not"."""
         return 1 - 2 * (1 - self.accuracy()) / self.confusion.shape[-1]
 
     def weighted_f1(self) -> NDArray[np.float64]:
-        """F1 of each class, weighted by its share of the rows; 0 for a class that is never right. Shape (...)."""
+        """F1 of each class, weighted by its fraction of the rows; 0 for a class never decided rightly. Shape (...)."""
         true, predicted = self.confusion.sum(axis=-1), self.confusion.sum(axis=-2)
         right = np.diagonal(self.confusion, axis1=-2, axis2=-1)
         f1 = np.nan_to_num(ratio(2 * right, true + predicted))
@@ -92,5 +92,5 @@ class Tallies:
 
 
 def bin_of(confidence: NDArray[np.float64], num_bins: int) -> NDArray[np.int64]:
-    """Equal-width bins (0, 1/M], (1/M, 2/M], ... of Guo et al. 2017; a confidence of 0 is in the first."""
+    """Equal-width bins (0, 1/M], (1/M, 2/M], ... of Guo et al. 2017; confidence 0 is in the first."""
     return np.clip(np.ceil(confidence * num_bins).astype(np.int64) - 1, 0, num_bins - 1)

@@ -1,4 +1,4 @@
-"""Losses of trainings with labels, and their measures: classification and regression behind one protocol."""
+"""Losses and measures of trainings with labels."""
 
 from histo_monai.models.losses.objective import Classification, Objective, Regression
 

@@ -1,4 +1,4 @@
-"""What a task asks of a network's outputs: classification and regression behind one protocol (paper, 3.2-3.3)."""
+"""Classification and regression objectives: losses, measures, selection (paper, 3.2-3.3)."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ class Objective(Protocol):
     """A task with labels.
 
     Attributes:
-        MEASURES: what training and validation report per image, "loss" first.
-        PSEUDO_MEASURES: what consistency training reports of pseudo labels, per image.
-        GUESS_MEASURE: what guesses are held against labels by.
+        MEASURES: measures per image of training and validation, "loss" first.
+        PSEUDO_MEASURES: measures per image of consistency training's pseudo labels.
+        PSEUDO_LABEL_MEASURE: quality measure of pseudo labels against labels.
         classes: names by number; None for a score.
     """
 
     MEASURES: ClassVar[tuple[str, ...]]
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]]
-    GUESS_MEASURE: ClassVar[str]
+    PSEUDO_LABEL_MEASURE: ClassVar[str]
     classes: list[str] | None
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
-        """(N, K) outputs against (N,) targets -> `MEASURES`, each Shape (N,)."""
+        """`MEASURES` of outputs (N, K) against targets (N,), each Shape (N,)."""
 
     def consistency(
         self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
     ) -> torch.Tensor:
-        """How far the student is from the teacher, per image. Shape (N,); no gradient goes to the teacher.
+        """Loss of the student against the teacher, Shape (N,), without gradient for the teacher.
 
-        Where the teacher gives no class `threshold`, 0 in 0..1; scores know no threshold.
+        0 where the teacher's largest probability is below `threshold`; scores ignore the threshold.
         """
 
     def pseudo_measure(
         self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
     ) -> dict[str, torch.Tensor]:
-        """How the two predictions of unlabeled images agree, `PSEUDO_MEASURES`, each Shape (N,)."""
+        """Agreement of student and teacher, `PSEUDO_MEASURES`, each Shape (N,)."""
 
-    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Outputs, or predictions, (N, K) -> what each image is taken to be, (N,): class numbers, or scores 0..1."""
+    def pseudo_labels(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Pseudo labels (N,) of outputs or predictions (N, K): class numbers, or scores 0..1."""
 
-    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Guesses (N,) against labels (N,) -> `GUESS_MEASURE`, Shape (N,)."""
+    def pseudo_label_quality(self, pseudo_labels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """`PSEUDO_LABEL_MEASURE` of pseudo labels (N,) against labels (N,), Shape (N,)."""
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """How good outputs are, per image, larger is better: what models are compared by. Shape (N,)."""
+        """Goodness of outputs per image, larger is better, Shape (N,); model comparisons use it."""
 
     def rank(self, means: Mapping[str, float]) -> tuple[float, ...]:
-        """Means of `MEASURES` over the validation images -> what is lowest for the model to keep."""
+        """Rank of means of `MEASURES`; lowest is best."""
 
     def predictions(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Outputs -> Shape (N, K): probabilities of the classes, or the score."""
+        """Class probabilities or score of outputs, Shape (N, K)."""
 
 
 class Classification:
-    """Cross-entropy; the model of the highest validation accuracy is kept, of equal ones that of the lowest loss.
+    """Cross-entropy; selects the highest validation accuracy, then the lowest loss.
 
     Args:
         classes: names by number, at least two.
@@ -67,29 +67,31 @@ class Classification:
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("agreement", "teacher_entropy", "student_entropy", "used")
-    GUESS_MEASURE: ClassVar[str] = "guess_accuracy"
+    PSEUDO_LABEL_MEASURE: ClassVar[str] = "guess_accuracy"
 
     def __init__(self, classes: Sequence[str]) -> None:
         if len(classes) < 2:
-            raise InputError(f"classification needs at least two classes, the labels have {list(classes)}")
+            raise InputError(
+                f"labels: one class, {list(classes)}. Fix: label patches of at least two classes."
+            )
         self.classes: list[str] | None = list(classes)
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Cross-entropy and whether the arg max is right."""
+        """Cross-entropy, and 1 where the arg max is right."""
         loss = F.cross_entropy(outputs.float(), targets, reduction="none")
         return {"loss": loss, "accuracy": self.right(outputs, targets)}
 
     def consistency(
         self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
     ) -> torch.Tensor:
-        """Cross-entropy against the teacher's arg max; 0 where the teacher is less sure than the threshold."""
+        """Cross-entropy against the teacher's arg max; 0 where the teacher's probability is below the threshold."""
         loss = F.cross_entropy(student.float(), teacher.detach().argmax(dim=-1), reduction="none")
         return loss * self._used(teacher, threshold)
 
     def pseudo_measure(
         self, student: torch.Tensor, teacher: torch.Tensor, threshold: float = 0.0
     ) -> dict[str, torch.Tensor]:
-        """Same arg max; entropy of each in nats; whether the pseudo label counts."""
+        """Agreement of arg max; entropies in nats; 1 where the pseudo label counts."""
         return {
             "agreement": self.right(student, teacher.argmax(dim=-1)),
             "teacher_entropy": _entropy(teacher),
@@ -97,20 +99,20 @@ class Classification:
             "used": self._used(teacher, threshold),
         }
 
-    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
-        """The arg max."""
+    def pseudo_labels(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Arg max."""
         return outputs.argmax(dim=-1)
 
-    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """1 where the guess is the class, else 0."""
-        return (guesses == targets).float()
+    def pseudo_label_quality(self, pseudo_labels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """1 where the pseudo label is the class, else 0."""
+        return (pseudo_labels == targets).float()
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """1 where the arg max is the target, else 0."""
         return (outputs.argmax(dim=-1) == targets).float()
 
     def rank(self, means: Mapping[str, float]) -> tuple[float, ...]:
-        """Highest accuracy, then lowest loss."""
+        """Rank by highest accuracy, then lowest loss."""
         return (-means["accuracy"], means["loss"])
 
     def predictions(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -122,11 +124,11 @@ class Classification:
 
 
 class Regression:
-    """Mean squared error of one score in 0..1; the model of the lowest validation loss is kept."""
+    """Mean squared error of one score in 0..1; selects the lowest validation loss."""
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "absolute_error")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("disagreement",)
-    GUESS_MEASURE: ClassVar[str] = "guess_absolute_error"
+    PSEUDO_LABEL_MEASURE: ClassVar[str] = "guess_absolute_error"
     classes: list[str] | None = None
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -146,24 +148,24 @@ class Regression:
         """Absolute difference of the two scores."""
         return {"disagreement": (student.float() - teacher.float()).squeeze(-1).abs()}
 
-    def guesses(self, outputs: torch.Tensor) -> torch.Tensor:
-        """The score, cut to 0..1."""
+    def pseudo_labels(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Score, clipped to 0..1."""
         return self.predictions(outputs).squeeze(-1)
 
-    def guess_quality(self, guesses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The absolute error."""
-        return (guesses - targets).abs()
+    def pseudo_label_quality(self, pseudo_labels: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Absolute error."""
+        return (pseudo_labels - targets).abs()
 
     def right(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The squared error of the score, negative."""
+        """Negative squared error of the score."""
         return -(self.predictions(outputs).squeeze(-1) - targets).square()
 
     def rank(self, means: Mapping[str, float]) -> tuple[float, ...]:
-        """Lowest loss."""
+        """Rank by lowest loss."""
         return (means["loss"],)
 
     def predictions(self, outputs: torch.Tensor) -> torch.Tensor:
-        """The score, cut to the range of its scale, 0..1."""
+        """Score, clipped to 0..1."""
         return outputs.float().clamp(0.0, 1.0)
 
 

@@ -1,1 +1,1 @@
-"""What looks at finished experiments: one thin file per command."""
+"""One module per command."""

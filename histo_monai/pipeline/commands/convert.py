@@ -1,4 +1,4 @@
-"""Command `convert`: annotations of ASAP (.xml) -> GeoJSON of QuPath (.geojson), and back."""
+"""Command `convert`: ASAP annotations (.xml) -> QuPath GeoJSON, and back."""
 
 from __future__ import annotations
 
@@ -13,29 +13,27 @@ from histo_monai.utils.errors import InputError
 _LOG = logging.getLogger(__name__)
 
 _ANY_MPP = 1.0
-"""µm/px for a slide without a resolution: the corner of its bounds does not depend on it."""
+"""µm/px of a slide without a resolution; the bounds do not depend on it."""
 
 
 def run(source: str, target: str, slide: str | None = None, origin: str | None = None) -> None:
-    """Write the regions and points of one file as another; the suffixes say the formats.
+    """Convert the regions and points of an annotation file; the suffixes set the formats.
 
-    QuPath's coordinates count from the corner of the slide's bounds, ASAP's from the corner of its canvas. `slide`
-    states both corners. Without a slide coordinates do not change, which is right for slides without bounds.
+    QuPath's origin is the corner of the slide's bounds, ASAP's is the corner of its canvas; `slide` states both.
+    Without a slide coordinates do not change, which is correct for slides without bounds.
 
     Args:
-        target: the file to write.
-        slide: the slide of both files, if you have it.
-        origin: the origin of `source`, if it differs from its program's; see `slides.annotations.ORIGINS`.
+        origin: a key of `slides.annotations.ORIGINS`, if `source` does not use the origin of its program.
 
     Raises:
-        InputError: a file is not what its suffix says, or cannot be written in the other format.
-        OutputError: the target exists, or cannot be written there.
+        InputError: a file does not match its suffix, or the other format cannot hold it.
+        OutputError: the target exists or cannot be written.
         SlideError: the slide cannot be opened.
     """
     if origin is not None and slide is None:
-        raise InputError(f"--origin {origin}: needs the slide. Fix: give --slide")
+        raise InputError(f"--origin {origin}: the slide is missing. Fix: give --slide")
     if origin is not None and origin not in ORIGINS:
-        raise InputError(f"--origin is {origin!r}. Fix: give {' or '.join(ORIGINS)}")
+        raise InputError(f"--origin: {origin!r} is unknown. Fix: give {' or '.join(ORIGINS)}")
     into = Path(target)
     storage.check_folder(into.parent)
     storage.check_outputs([into], [Path(source), *([Path(slide)] if slide else [])], written={})
@@ -44,11 +42,11 @@ def run(source: str, target: str, slide: str | None = None, origin: str | None =
     write_annotations(into, regions, points, bounds_yx)
     if bounds_yx is None:
         _LOG.warning(
-            "%s: written without the slide, which is right where it has no bounds; for MIRAX, Leica SCN and Ventana "
-            "give --slide: QuPath counts from the corner of the bounds, ASAP from that of the canvas",
+            "convert: file=%s without a slide, correct for slides without bounds. MIRAX, Leica SCN and Ventana need "
+            "--slide: QuPath's origin is the corner of the bounds, ASAP's the corner of the canvas",
             into,
         )
-    _LOG.info("%s written: %d regions, %d points", into, len(regions), len(points))
+    _LOG.info("convert: file=%s regions=%d points=%d", into, len(regions), len(points))
 
 
 def _bounds_corner(path: Path) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Command `curves`: all experiments -> metrics against labels, mu and n_aug, labels saved; tables and a page."""
+"""Command `curves`: all experiments -> metrics against labels, mu and n_aug; labels saved; csv tables and a page."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def run(*, all_commits: bool, score: float | None) -> None:
     Experiments of a family differ only in alpha, mu, n_aug, pretraining and semi-supervised methods, and seeds.
 
     Args:
-        all_commits: also experiments that started from other commits.
-        score: for `labels_needed.csv`; None: the best that any model reached, for each metric.
+        all_commits: include experiments of other commits.
+        score: target score of labels_needed.csv; None for the best score of any model, per metric.
 
     Raises:
-        InputError: no experiment has ended well, or a file of one is not to be had.
+        InputError: no experiment has finished, or its file is not in cache or remote.
     """
     params = load_params(paths.PARAMS)
     experiments = read_experiments(all_commits=all_commits)
@@ -146,7 +146,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             trained = (run.finetuned / paths.SUMMARY).as_posix()
             if trained not in experiment.metrics:
                 raise InputError(
-                    f"experiment {experiment.name}: has no {trained}, it is of another version; leave it out by "
+                    f"experiment {experiment.name}: {trained} is missing, as the version differs. Fix: "
                     f"`dvc exp remove {experiment.name}`"
                 )
             counts = experiment.metrics[trained]

@@ -1,4 +1,4 @@
-"""Command `export MODEL`: a model for use elsewhere, as MONAI bundle, ONNX, or the bare trunk."""
+"""Command `export MODEL`: model file -> MONAI bundle, ONNX graph or backbone state dict."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(model: str, bundle: str | None, onnx: str | None, trunk: str | None, authors: str | None) -> None:
-    """Write what is asked for; tissue and batches of a bundle's maps are as params.yaml says, as `map` has it.
+    """Write the requested files. A bundle maps slides with the tissue and batch settings of params.yaml, as `map` does.
 
     Raises:
-        InputError: nothing is asked for, authors of no bundle are named, or the model cannot be used.
-        OutputError: a file or folder is there, and was not written so.
+        InputError: no output is requested, --authors comes without --bundle, or the model cannot be used.
+        OutputError: a target exists that this command did not write.
     """
     if not (bundle or onnx or trunk):
-        raise InputError("nothing is asked for; name --bundle FOLDER, --onnx FILE or --trunk FILE")
+        raise InputError("export: no output is named. Fix: give --bundle FOLDER, --onnx FILE or --trunk FILE")
     if authors is not None and not bundle:
-        raise InputError("--authors are named in a bundle alone; add --bundle FOLDER, or leave them out")
+        raise InputError(
+            "--authors: only a bundle names authors. Fix: add --bundle FOLDER, or leave out --authors"
+        )
     look = Look() if not paths.PARAMS.exists() else Look.of(load_params(paths.PARAMS))
     if bundle:
         seen = {name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
         write_bundle(Path(model), Path(bundle), seen, authors or "not stated")
-        _LOG.info("%s written: %s --slide SLIDE", bundle, run_command(bundle))
+        _LOG.info("export: bundle=%s command='%s --slide SLIDE'", bundle, run_command(bundle))
     if onnx:
         write_onnx(Path(model), Path(onnx))
-        _LOG.info("%s written, and gives what the network gives", onnx)
+        _LOG.info("export: onnx=%s, outputs equal the model's", onnx)
     if trunk:
         print(write_trunk(Path(model), Path(trunk)))
-        _LOG.info("%s written; the lines above load it", trunk)
+        _LOG.info("export: trunk=%s, load it with the lines above", trunk)

@@ -1,4 +1,4 @@
-"""Command `import SOURCE --output FOLDER`: a MONAI bundle or a state dict -> a model that all commands take."""
+"""Command `import SOURCE --output FOLDER`: MONAI bundle or state dict -> model file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(source: str, folder: str, like: str | None) -> None:
-    """Write FOLDER/model.safetensors, or encoder.safetensors, with its description; see `take_back`.
+    """Write FOLDER/model.safetensors or encoder.safetensors, and its JSON description.
 
     Raises:
-        InputError: a file cannot be used, or tensors do not fit.
-        OutputError: the folder holds what was not written so.
+        InputError: a file cannot be used, or the tensors do not fit.
+        OutputError: the folder holds other files.
     """
     path = take_back(Path(source), Path(folder), Path(like) if like else None)
     _LOG.info("%s written", path)

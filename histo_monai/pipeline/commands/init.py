@@ -1,4 +1,4 @@
-"""Command `init`: an empty folder -> a DVC project that the installed package runs, without a clone of its source."""
+"""Command `init`: new folder -> DVC project that runs with the installed package."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ from histo_monai.utils.storage import check_folder
 
 TEMPLATE = PACKAGE / "pipeline" / "project"
 _CODE_IN_CLONE = "    deps: [histo_monai, own_methods]\n"
-_CODE_INSTALLED = "    always_changed: true  # asks the installed package, in half a second\n"
+_CODE_INSTALLED = "    always_changed: true  # compares the installed package in half a second\n"
 _DRAFT = ".histo_monai.draft"
 _NOBODY = {"user.name": "histo-monai init", "user.email": "histo-monai@localhost"}
 
 
 def run(folder: str, *, dataset: str | None = None) -> None:
-    """Write a project: dvc.yaml, params.yaml, the settings of DVC and git, README and docs; and commit it.
-
-    Inside a repository of git that is there already nothing is committed.
+    """Write dvc.yaml, params.yaml, DVC and git settings, README and docs; commit them unless a git repository exists.
 
     Args:
-        folder: not there yet, or empty.
-        dataset: whose slides are to be read from data/raw; None: simulated slides, as params.yaml is published.
+        folder: new or empty.
+        dataset: dataset to read from data/raw; None for simulated slides.
 
     Raises:
-        InputError: the folder holds something, there is no git, or git refuses.
+        InputError: the folder is not empty, git is missing, or git fails.
     """
     target = Path(folder)
     check_folder(target)
     if target.is_dir() and {path.name for path in target.iterdir()} - {_DRAFT}:
-        raise InputError(f"{target}: is not empty; name a new folder")
+        raise InputError(f"{target}: not empty. Fix: name a new folder")
     if shutil.which("git") is None:
-        raise InputError("git is not installed; DVC keeps its versions in git: install it, then call again")
+        raise InputError("git: not installed, and DVC needs it. Fix: install git, then run again")
     is_new = not target.exists()
     draft = target / _DRAFT
     shutil.rmtree(draft, ignore_errors=True)
@@ -75,7 +73,7 @@ def _fill(draft: Path, dataset: str | None) -> None:
 
 
 def _choose(params: Path, dataset: str) -> None:
-    """A dataset that lies in data/raw, with all of its labels where they are one's own."""
+    """Set params to a dataset in data/raw; `own` uses all labels (alpha 1)."""
     values = {"source": "raw", "dataset": dataset}
     if DATASETS[dataset].CorpusSettings is not None:
         values["pretraining_dataset"] = dataset
@@ -87,7 +85,7 @@ def _choose(params: Path, dataset: str) -> None:
         _replace(
             params,
             r"(?m)^alpha: .*$",
-            "alpha: 1.0             # fraction of the labels outside the test that is used",
+            "alpha: 1.0             # fraction of the labels outside the test set",
         )
 
 
@@ -105,7 +103,7 @@ def _is_in_repository(target: Path) -> bool:
 
 
 def _commit(draft: Path) -> None:
-    """A first commit, which `dvc exp run` counts from; by whom git knows, else by nobody."""
+    """Make the first commit, which `dvc exp run` starts from; author: git's user, else a placeholder."""
     author = [] if _git(draft, "config", "user.email", check=False) else _NOBODY.items()
     as_author = [part for key, value in author for part in ("-c", f"{key}={value}")]
     _git(draft, "init", "--quiet")
@@ -116,18 +114,20 @@ def _commit(draft: Path) -> None:
 def _git(draft: Path, *arguments: str, check: bool = True) -> str:
     result = subprocess.run(["git", "-C", draft, *arguments], capture_output=True, text=True, check=False)
     if check and result.returncode:
-        raise InputError(f"git {arguments[0]}: {' '.join(result.stderr.split())}; mend it, then call again")
+        raise InputError(
+            f"git {arguments[0]}: {' '.join(result.stderr.split())}. Fix: repair it, then run again"
+        )
     return result.stdout.strip()
 
 
 def _next_steps(target: Path, dataset: str | None, in_repository: bool) -> str:
-    steps = [f"{target} is a project of histo_monai {__version__}. README.md says what lies where. Next:", ""]
+    steps = [f"{target} is a project of histo_monai {__version__}. README.md lists its files. Next:", ""]
     if target.absolute() != Path.cwd():
         steps.append(f"    cd {target}")
     if in_repository:
         steps.append("    git add --all . && git commit -m 'Project of histo_monai'")
     if dataset is not None:
         steps.append(f"    # put your data into data/raw/{dataset}/")
-        steps.append("    dvc repro check     # is all there? then open data/check/index.html")
-    steps.append("    dvc repro           # all of it; then open data/report/index.html")
+        steps.append("    dvc repro check     # check the input, then open data/check/index.html")
+    steps.append("    dvc repro           # run all stages, then open data/report/index.html")
     return "\n".join(steps)

@@ -1,4 +1,4 @@
-"""Command `map SLIDE ... [--model MODEL] --output FOLDER`: any slides, one model -> scores, TIFF, GeoJSON, overlays."""
+"""Command `map SLIDE ... [--model MODEL] --output FOLDER`: slides -> scores, TIFF, GeoJSON, overlays."""
 
 from __future__ import annotations
 
@@ -43,16 +43,7 @@ LOCK, UNFINISHED = ".map.lock", ".map.unfinished"
 
 
 class Look(NamedTuple):
-    """What of params.yaml a map depends on beside the model; the values of a folder without that file.
-
-    Attributes:
-        tissue_mpp: `index.tissue_mpp`.
-        min_tissue_fraction: `heatmap.min_tissue_fraction`.
-        batch_size: `evaluate.batch_size`.
-        overlay_mpp: `heatmap.overlay_mpp`.
-        region_threshold: `heatmap.region_threshold`.
-        detection: `heatmap.detection`.
-    """
+    """Settings of a map from params.yaml; these defaults apply in a folder without params.yaml."""
 
     tissue_mpp: float = 16.0
     min_tissue_fraction: float = 0.5
@@ -63,7 +54,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, params: Params) -> Self:
-        """As params say."""
+        """Settings from params."""
         of = params.heatmap
         return cls(
             params.index.tissue_mpp,
@@ -84,26 +75,23 @@ def run(
     mpp: float | None,
     positive_class: str | None,
 ) -> None:
-    """Write `folder`: <slide>.map.csv, .tif, .geojson, .png and .json, the record of them, for every slide.
+    """Write <slide>.map.csv, .tif, .geojson, .png and .json (provenance) for every slide.
 
-    Without `model`, the model is the one that `compare` recommends.
-
-    Tissue, detections and pictures are as params.yaml says in `index` and `heatmap`, or as `Look` where there is none.
-    A slide whose map is there already, made from the same slide, model and settings, is not mapped again; where
-    anything differs the log says what. A call that was killed goes on after its last slide. A slide that cannot be used
-    does not stop the others.
+    Without `model` it uses the model that `compare` recommends. Tissue, detections and overlays follow `index` and
+    `heatmap` of params.yaml, or the defaults of `Look`. A slide with a map from an equal slide, model and settings is
+    skipped; else the log names the difference. An interrupted call resumes after its last slide. An unusable slide does
+    not stop the others.
 
     Raises:
-        InputError: the model cannot be used, two slides have one name, or the folder holds maps of other slides that
-            were made in another way; or some slides cannot be used, and all others are mapped.
-        OutputError: a file would be overwritten that this command did not write, or the folder cannot be written to,
-            or another process writes to it.
+        InputError: the model cannot be used, two slides have one name, the folder holds maps of other slides with other
+            settings, or some slides are unusable (raised after all others are mapped).
+        OutputError: a target was not written by this command, is not writable, or is locked by another process.
     """
     if not folder.strip():
-        raise InputError("--output is empty; name the folder to write to")
+        raise InputError("--output: empty. Fix: name an output folder")
     if model is None:
         model = read_recommendation(paths.CHOSEN)["model"]
-        _LOG.info("model: %s, recommended by %s", model, paths.CHOSEN)
+        _LOG.info("map: model=%s, recommended by %s", model, paths.CHOSEN)
     params = load_params(paths.PARAMS) if paths.PARAMS.exists() else None
     look = Look() if params is None else Look.of(params)
     settings, classes = _settings(look, Path(model), stride_um, positive_class)
@@ -117,7 +105,7 @@ def run(
     environment.use_cpus()
     origins = MapWork(settings, classes).origins(environment.device)
     out = Path(folder)
-    is_first = torchrun_rank() == 0  # where torchrun started it, the first process checks and writes
+    is_first = torchrun_rank() == 0  # under torchrun, process 0 checks and writes
     with storage.claim_users_folder(out, LOCK, UNFINISHED) if is_first else contextlib.nullcontext():
         _check_one_look(out, jobs, origins)
         for job in jobs:
@@ -130,7 +118,7 @@ def run(
     bad += damaged
     if bad:
         raise InputError(
-            f"{len(bad)} of {len(asked)} slides are not mapped, all others are: {first_five(bad)}"
+            f"slides: {len(bad)} of {len(asked)} failed, the others are mapped: {first_five(bad)}"
         )
 
 
@@ -141,7 +129,7 @@ def _mapped(
     folder: Path,
     environment: Environment,
 ) -> tuple[list[SlideJob], list[str]]:
-    """Map slides; those that are done, and why others are not."""
+    """Map the slides; mapped jobs, and one error line per failed slide."""
 
     def see(left: Sequence[SlideJob]) -> None:
         map_slides(
@@ -170,7 +158,7 @@ def _finish(
         shutil.copy(_record(out, job), work)
     for job in (*mapped, *to_draw):
         _publish(out, job, inputs, style, provenance)
-    with contextlib.suppress(OSError):  # It holds what another call, that was killed, was done with.
+    with contextlib.suppress(OSError):  # It holds finished slides of an interrupted call.
         work.rmdir()
 
 
@@ -203,7 +191,7 @@ def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: M
 
 
 def _drawn_as(style: MapStyle) -> dict[str, Any]:
-    """As JSON gives it back."""
+    """Style settings as JSON returns them."""
     return {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
 
 
@@ -218,7 +206,7 @@ def _record(folder: Path, job: SlideJob) -> Path:
 def _left_to_do(
     folder: Path, jobs: Sequence[SlideJob], origins: Origins, style: MapStyle
 ) -> tuple[list[SlideJob], list[SlideJob]]:
-    """The slides to map, and those whose scores are there and whose pictures are not, or not as asked for now."""
+    """Slides to map, and mapped slides whose pictures are missing or have other settings."""
     to_map, to_draw = [], []
     for job in jobs:
         path = _record(folder, job)
@@ -229,17 +217,17 @@ def _left_to_do(
         odd = origins.of(job.path, job.mpp, job.models).differences(record[MADE_FROM])
         missing = [name for name in record["files"] if not (folder / name).is_file()]
         if odd or path.with_suffix(".csv").name in missing:
-            _LOG.info("%s: mapped again, %s", job.path, ", ".join(odd) or "its scores are gone")
+            _LOG.info("map: slide=%s mapped again: %s", job.path, ", ".join(odd) or "scores are missing")
             to_map.append(job)
         elif missing or record[DRAWN_AS] != _drawn_as(style):
             to_draw.append(job)
         else:
-            _LOG.info("%s: mapped already", job.path)
+            _LOG.info("map: slide=%s skipped, map exists", job.path)
     return to_map, to_draw
 
 
 def _check_one_look(folder: Path, jobs: Sequence[SlideJob], origins: Origins) -> None:
-    """Maps of one folder are of one model and one way to look: those of other slides would not be, and would stay."""
+    """Refuse a folder that would keep maps of other slides by another model or other settings."""
     ours = {_record(folder, job).name for job in jobs}
     now = origins.of(jobs[0].path, jobs[0].mpp, jobs[0].models)
     for path in sorted(folder.glob(f"*{MARK}.json")):
@@ -247,15 +235,15 @@ def _check_one_look(folder: Path, jobs: Sequence[SlideJob], origins: Origins) ->
         odd = now.other_look(record[MADE_FROM]) if record else []
         if odd:
             raise InputError(
-                f"{folder}: holds maps of other slides, of {path.name} {', '.join(odd)}; name another folder, or give "
-                "those slides, too"
+                f"{folder}: maps of other slides differ: {path.name} {', '.join(odd)}. Fix: name another folder, or "
+                "give all its slides"
             )
 
 
 def _publish(
     folder: Path, job: SlideJob, inputs: Sequence[Path], style: MapStyle, provenance: Mapping[str, Any]
 ) -> None:
-    """Draw a mapped slide, and put all of it in its place."""
+    """Draw a mapped slide and move its files into the folder."""
     work = folder / UNFINISHED
     about = storage.read_json(work / f"{job.slide_id}.json", f"remove {work}", {MADE_FROM: ORIGIN_SHAPE})
     heatmap = read_heatmap(work / f"{job.slide_id}.csv")
@@ -264,9 +252,9 @@ def _publish(
     write_slide_maps(work, job.slide_id, title, heatmap, COLUMN, picture, style)
     slide = slide_identity(job.path)
     if slide.sample_sha256 != about[MADE_FROM]["slide_sample_sha256"]:
-        raise SlideError(job.path, "the file was changed after it was mapped; start again when it is whole")
+        raise SlideError(job.path, "the file changed during mapping. Fix: run again once it is complete")
     drafts = [work / name for name in _files(job, style)]
     content = {**about, "slide": slide.as_dict(), DRAWN_AS: _drawn_as(style), "provenance": provenance}
     storage.publish(drafts, _record(folder, job), content, inputs)
     (work / f"{job.slide_id}.json").unlink()
-    _LOG.info("%s: %d cells of %g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)
+    _LOG.info("map: slide=%s cells=%d stride=%g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)

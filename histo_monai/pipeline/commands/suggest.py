@@ -1,4 +1,4 @@
-"""Command `suggest`: a fine-tuned model and its student -> the regions most worth labeling next, as GeoJSON."""
+"""Command `suggest`: fine-tuned model and student -> regions to label next, as GeoJSON."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ def run(
     side_um: float | None,
     folder: str | None,
 ) -> None:
-    """Write <folder>: <slide_id>.geojson of each slide with a suggestion, suggestions.csv and .png, the record.
+    """Write <slide_id>.geojson of each slide with a suggestion, suggestions.csv, a picture and the provenance.
 
     Args:
-        method: of the models; None, with the next three: those of the run that `compare` recommends.
-        encoder: seed of its pretraining.
-        seed: of the model, and of the draw of candidates where a slide has more than 500.
-        num: how many regions; fewer, with a warning, where no more differ.
-        side_um: of the squares; None: of the patches that the model sees.
-        folder: None: data/suggestions/<run>.
+        method: pretraining method; None, with the next three: the run that `compare` recommends.
+        encoder: pretraining seed.
+        seed: training seed; it also selects candidates on slides with more than 500.
+        num: number of regions; a warning states if fewer candidates differ.
+        side_um: side of a square, µm; None for the model's patch.
+        folder: output; None for data/suggestions/<run>.
 
     Raises:
-        InputError: the models or the slides cannot be used, or nothing is worth a suggestion.
-        OutputError: the folder holds anything but suggestions as they were written, or another process writes them.
+        InputError: models or slides cannot be used, or no candidate qualifies.
+        OutputError: the folder holds other files, or is locked by another process.
     """
     if num < 1:
-        raise InputError(f"--num is {num}; expected at least 1")
+        raise InputError(f"--num: {num} is below 1. Fix: give at least 1")
     if side_um is not None and not 0 < side_um < math.inf:
-        raise InputError(f"--side-um is {side_um:g}; expected a positive number of µm")
+        raise InputError(f"--side-um: {side_um:g} is not a positive number. Fix: give a side in µm")
     of_run = _run(method, encoder, student, seed)
     target = Path(folder).absolute() if folder else paths.DATA / "suggestions" / of_run.name
     params = load_params(paths.PARAMS)
@@ -74,25 +74,25 @@ def run(
     check_own_folder(target, inputs)
     with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
         summary = _suggest(draft, of_run, num, side_um)
-    _LOG.info("%s written: %s", target, summary)
+    _LOG.info("suggest: output=%s %s", target, summary)
 
 
 def _run(method: str | None, encoder: int | None, student: str | None, seed: int | None) -> Run:
-    """The run that is asked for, or else the recommended one."""
+    """The requested run, else the recommended run."""
     given = (method, encoder, seed, student)
     if method is not None and encoder is not None and seed is not None and student is not None:
         return Run(method, encoder, seed, student)
     if given != (None, None, None, None):
         raise InputError(
-            "--method and --seed: one is missing. Fix: give both, or no run at all for the recommended one"
+            "--method and --seed: one is missing. Fix: give both, or neither for the recommended run"
         )
     found = read_recommendation(paths.CHOSEN)
-    _LOG.info("run: that of %s, recommended by %s", found["model"], paths.CHOSEN)
+    _LOG.info("suggest: model=%s, recommended by %s", found["model"], paths.CHOSEN)
     return Run(found["method"], found["encoder"], found["seed"], found["student"])
 
 
 def _inputs(params: Params) -> list[Path]:
-    """Tables, outlines and whatever else somebody has put beside them."""
+    """Paths of tables, outlines and further files of the input folder."""
     roots = {
         paths.dataset_folder(params.source, name) for name in (params.dataset, params.pretraining_dataset)
     }
@@ -100,7 +100,7 @@ def _inputs(params: Params) -> list[Path]:
 
 
 def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
-    """Write the files; what there is to say of them."""
+    """Write the files; a one-line summary."""
     assembly = Assembly.read()
     task = assembly.task
     models = assembly.load_run(run)
@@ -121,10 +121,12 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
         most_per_slide=_most_per_slide(num, candidates["slide_id"].nunique()),
     )
     if not len(chosen):
-        raise InputError(f"none of {len(candidates)} candidates is both uncertain and unlike what is labeled")
+        raise InputError(
+            f"suggest: none of {len(candidates)} candidates is uncertain and unlike labeled patches. Fix: add slides"
+        )
     if len(chosen) < num:
         _LOG.warning(
-            "%d suggestions of %d: the other candidates are certain, or like these", len(chosen), num
+            "suggest: regions=%d requested=%d; further candidates are certain or similar", len(chosen), num
         )
     rows = candidates.iloc[chosen].reset_index(drop=True)
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
@@ -139,7 +141,10 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
 
 
 def _most_per_slide(num: int, num_slides: int) -> int:
-    """Twice the even share, or a sixth where that is more: many slides, and not each one to be opened for one field."""
+    """Maximum regions per slide: twice an even distribution, at least a sixth of all.
+
+    Regions spread over many slides, without opening each slide for one region.
+    """
     return max(math.ceil(2 * num / num_slides), math.ceil(num / 6))
 
 
@@ -174,17 +179,17 @@ def _search(assembly: Assembly, side_um: float | None) -> Search:
     mpp = training_mpp(assembly.patches, params.patch_px)
     if mpp is None:
         raise InputError(
-            f"{paths.PATCHES_CSV}: the training patches have no resolution, or not one, so that slides cannot be "
-            "looked at in the same; give all of them the same field in µm (column mpp)"
+            f"{paths.PATCHES_CSV}: the training patches have no common µm/px. Fix: give all one field in µm "
+            "(column mpp)"
         )
     field_um = params.patch_px * mpp
     side_um = field_um if side_um is None else side_um
-    least = {"of a patch that the model sees": field_um}
+    least = {"of the model's patch": field_um}
     least |= DATASETS[params.dataset].least_outline_um(params.labels_section, params.patch_px)
     for what, least_um in least.items():
         if side_um < least_um * (1 - 1e-6):
             raise InputError(
-                f"a square of {side_um:g} µm does not hold the {least_um:g} µm {what}; raise --side-um to that"
+                f"--side-um: {side_um:g} µm is below the {least_um:g} µm {what}. Fix: give at least {least_um:g}"
             )
     return Search(
         patch_px=params.patch_px,
@@ -197,7 +202,7 @@ def _search(assembly: Assembly, side_um: float | None) -> Search:
 
 
 def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
-    """Fields of the slides that more labels would be trained on."""
+    """Candidate regions on the slides of the training split."""
     params, patches = assembly.params, assembly.patches
     slides = read_surveyed_slides(paths.SLIDES_CSV)
     within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
@@ -213,7 +218,10 @@ def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
 
 
 def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:
-    """Of classes: the student's indecision; of scores: how far student and fine-tuned model are apart."""
+    """Uncertainty per candidate, (n,).
+
+    Of classes: the student's indecision. Of scores: the difference between student and fine-tuned model.
+    """
     student, finetuned = embedding.predictions[STUDENT], embedding.predictions[FINETUNED]
     if student.shape[1] > 1:
         return indecision(student)
@@ -221,7 +229,7 @@ def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:
 
 
 def _taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
-    """The squares of searched slides that have a label, whether `alpha` lets it be used or not."""
+    """Labeled squares on the candidate slides, including labels that `alpha` excludes."""
     mpp_of = candidates.drop_duplicates("path").set_index("path")["slide_mpp"]
     taken = patches[patches["y"].notna() & patches["path"].isin(mpp_of.index)]
     return taken.assign(slide_mpp=taken["path"].map(mpp_of))
@@ -243,7 +251,7 @@ def _table(
     side_um: float,
     classes: Sequence[str] | None,
 ) -> pd.DataFrame:
-    """suggestions.csv: one row per suggestion, in rank order; positions in level-0 pixels of the canvas."""
+    """suggestions.csv: one row per region by rank; positions in level-0 canvas pixels."""
     places = {
         "rank": np.arange(1, len(rows) + 1),
         **{name: rows[name].to_numpy() for name in ("slide_id", "path")},
@@ -260,7 +268,7 @@ def _table(
 
 
 def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]:
-    """Squares without a class, for somebody to give them one."""
+    """Square outlines without a class."""
     columns = {f"probability {name}": f"{STUDENT}_{name}" for name in classes or ()}
     columns = columns or {"score": STUDENT, "score before consistency training": FINETUNED}
     regions = []

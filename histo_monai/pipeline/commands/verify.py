@@ -1,4 +1,4 @@
-"""Command `verify FOLDER ...`: models, metrics and maps against their seals and records, offline."""
+"""Command `verify FOLDER ...`: check models, metrics and maps against seals and records, offline."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from histo_monai.pipeline.doctor.results import verify_folder
 
 
 def run(folders: Sequence[str], *, json: bool) -> int:
-    """Print PASS, WARN or FAIL for everything below the folders that can be checked.
-
-    Returns:
-        The exit status: 1 where something is not what it was.
+    """Print PASS, WARN or FAIL for each checkable file; exit status 1 if any check fails.
 
     Raises:
-        InputError: see `pipeline.doctor.results.verify_folder`.
+        InputError: a folder is missing or holds no checkable file.
     """
     findings = [finding for folder in folders for finding in verify_folder(Path(folder))]
     return print_findings(findings, as_json=json)

@@ -1,1 +1,1 @@
-"""Is this machine, this project, this result as it should be? What `doctor` and `verify` look at."""
+"""Checks of `doctor` (machine and project) and `verify` (results)."""

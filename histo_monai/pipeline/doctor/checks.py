@@ -1,4 +1,4 @@
-"""The checks of `doctor`: one function each, in the order in which they are printed."""
+"""Checks of `doctor`, one function each, in print order."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ CHECKS: dict[str, Check] = {
     "dvc.lock": pipeline.lock_file,
     "remote": remote.default_remote,
 }
-"""Name -> check. It takes the params, None where they cannot be read, and may have no finding."""
+"""Name -> check of the params, None if they cannot be read; it yields any number of findings."""
 
 
 def examine() -> list[Finding]:
-    """Run all checks; one that breaks is a FAIL, and the others run."""
+    """Findings of all checks; a check that raises is one FAIL."""
     try:
         params = load_params(paths.PARAMS)
-    except InputError:  # The check of that name says why.
+    except InputError:  # The check of the params reports it.
         params = None
     findings = []
     for name, check in CHECKS.items():
         try:
             findings += list(check(params))
-        except Exception as error:  # Whatever breaks on a broken machine is what is looked for.
+        except Exception as error:  # A broken machine may raise anything; report it.
             reason = " ".join(str(error).split())
-            findings.append(
-                Finding("FAIL", name, f"the check itself broke: {type(error).__name__}: {reason}")
-            )
+            findings.append(Finding("FAIL", name, f"the check failed with {type(error).__name__}: {reason}"))
     return findings

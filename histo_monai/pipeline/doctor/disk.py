@@ -1,4 +1,4 @@
-"""Disk: room for the run that params.yaml asks for."""
+"""Check of `doctor`: free disk space against the run of params.yaml."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from histo_monai.pipeline.params import Params
 from histo_monai.utils.files.csv_values import read_texts
 
 MODEL_BYTES = 47_000_000
-PHANTOM_BYTES_PER_PX = 0.5  # JPEG with its pyramid; measured on simulated slides
-MAP_BYTES = 2_000_000  # of one slide and model: scores, TIFF, overlay, GeoJSON
-LOG_BYTES = 20_000_000  # TensorBoard, of one method and seed
-_CACHED = 2  # DVC keeps a copy of every output where the disk cannot share blocks between files
+PHANTOM_BYTES_PER_PX = 0.5  # JPEG pyramid, measured on simulated slides
+MAP_BYTES = 2_000_000  # per slide and model: scores, TIFF, overlay, GeoJSON
+LOG_BYTES = 20_000_000  # TensorBoard, per method and seed
+_CACHED = 2  # DVC's cache copies every output unless the disk supports reflinks
 
 
 def space(params: Params | None) -> Iterator[Finding]:
-    """Free against what is still to be written; the message holds the estimate."""
+    """Finding on free disk space, with the estimated need."""
     here = Path.cwd()
     free = shutil.disk_usage(here).free
     if params is None:
@@ -31,21 +31,21 @@ def space(params: Params | None) -> Iterator[Finding]:
     there = sum(folder_bytes(folder) for folder in (paths.DATA, Path(".dvc/cache")))
     left = max(0, need - there)
     message = (
-        f"{free / 1e9:.1f} GB free; the run of params.yaml takes about {need / 1e9:.1f} GB ({parts}), "
-        f"of which {min(need, there) / 1e9:.1f} GB are there"
+        f"{free / 1e9:.1f} GB free; the run needs about {need / 1e9:.1f} GB ({parts}), "
+        f"of which {min(need, there) / 1e9:.1f} GB exist"
     )
     if free < left:
         yield Finding(
-            "FAIL", "disk", message, "make room, or `dvc gc --workspace` to drop what no file needs"
+            "FAIL", "disk", message, "free disk space, or run `dvc gc --workspace` to delete unused versions"
         )
     elif free < 2 * left:
-        yield Finding("WARN", "disk", message, "make room before long runs or sweeps")
+        yield Finding("WARN", "disk", message, "free disk space before long runs or sweeps")
     else:
         yield Finding("PASS", "disk", message)
 
 
 def estimate(params: Params) -> tuple[int, str]:
-    """Bytes that the run of params leaves, in DVC's cache too, and what they are."""
+    """Estimated bytes of a run, DVC's cache included, and their composition in words."""
     section, num_runs = (
         params.phantom,
         len(params.pretraining_methods) * len(params.semisupervised_methods) * len(params.repeats),
@@ -66,7 +66,7 @@ def estimate(params: Params) -> tuple[int, str]:
     )
     maps = num_mapped * 2 * slides * MAP_BYTES
     models = num_models * MODEL_BYTES
-    # While one trains: weights, the best, the optimizer's, the teacher's, and the draft that replaces the file before.
+    # During a training: weights, best weights, optimizer state, teacher, and the draft of the next checkpoint.
     others = num_runs * LOG_BYTES + 10 * MODEL_BYTES
     parts = f"{num_models} models {_gb(models)}, slides {_gb(simulated)}, maps {_gb(maps)}, twice with DVC's cache; "
     parts += f"checkpoints and logs {_gb(others)}"
@@ -74,7 +74,7 @@ def estimate(params: Params) -> tuple[int, str]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below a folder, those of data/raw, which are yours, left out; 0 where there is none."""
+    """Bytes of all files in a folder except data/raw; 0 without the folder."""
     total = 0
     for place, folders, files in os.walk(folder):
         if Path(place) == paths.DATA and "raw" in folders:

@@ -1,4 +1,4 @@
-"""One line of a report: what was looked at, how it is, and what to do about it."""
+"""Result of one check: status, message and fix."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Status = Literal["PASS", "WARN", "FAIL"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
+    """Result of one check.
 
     Attributes:
-        status: PASS: as it should be; WARN: works, but not as it could; FAIL: does not work, or is not what it was.
-        what: What was looked at.
-        message: How it is, one line.
-        remedy: What to do; empty where there is nothing to do.
+        status: PASS: correct; WARN: works with limits; FAIL: does not work, or a result has changed.
+        what: name of the checked item.
+        message: one line.
+        remedy: the fix; empty for PASS.
     """
 
     status: Status
@@ -30,14 +30,14 @@ class Finding:
     remedy: str = ""
 
     def line(self, width: int = 0) -> str:
-        """For a terminal; `width` characters for `what`."""
+        """Line for a terminal; `what` is padded to `width` characters."""
         remedy = f"; {self.remedy}" if self.remedy else ""
         line = " ".join(f"{self.status}  {self.what:<{width}}  {self.message}{remedy}".splitlines())
         return printable(line)
 
 
 def print_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
-    """Print them, one a line, and their number by status; the exit status: 1 where one is FAIL."""
+    """Print findings and their number by status; exit status 1 if any is FAIL."""
     counts = Counter(finding.status for finding in findings)
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))

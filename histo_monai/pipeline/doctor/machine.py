@@ -1,4 +1,4 @@
-"""The machine: environment variables, device, memory."""
+"""Checks of `doctor`: environment variables, device, precision, memory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CGROUP_LIMITS = (
 MEMINFO = Path("/proc/meminfo")
 CPUINFO = Path("/proc/cpuinfo")
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
-"""As Linux calls it, on x86 and on ARM."""
+"""CPU flags in Linux, on x86 and on ARM."""
 
 
 def environment(_params: Params | None) -> Iterator[Finding]:
-    """HISTO_MONAI_*: known names, values that mean something."""
+    """Check of names and values of HISTO_MONAI_* variables."""
     names = ("DEVICE", "PRECISION", "RANKS", "WORKERS", "CPUS", "CLUSTER", "TIMEOUT_S", "TRACEBACK")
     known = {f"HISTO_MONAI_{name}" for name in names}
     unknown = sorted(name for name in os.environ if name.startswith("HISTO_MONAI_") and name not in known)
@@ -37,8 +37,8 @@ def environment(_params: Params | None) -> Iterator[Finding]:
         yield Finding(
             "WARN",
             "environment",
-            f"{', '.join(unknown)}: no such variable",
-            f"known: {', '.join(sorted(known))}",
+            f"{', '.join(unknown)}: unknown variable",
+            f"use one of {', '.join(sorted(known))}",
         )
     try:
         environment = read_environment()
@@ -55,7 +55,7 @@ def environment(_params: Params | None) -> Iterator[Finding]:
 
 
 def device(_params: Params | None) -> Iterator[Finding]:
-    """What trains."""
+    """Check of GPU and torch build."""
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             about = torch.cuda.get_device_properties(number)
@@ -70,62 +70,60 @@ def device(_params: Params | None) -> Iterator[Finding]:
         yield Finding(
             "WARN",
             "GPU",
-            f"there is one, and torch cannot use it ({built})",
-            "look at `nvidia-smi`: its driver",
+            f"torch cannot use the GPU ({built})",
+            "check the driver with `nvidia-smi`",
         )
         return
     yield Finding(
         "WARN",
         "GPU",
-        "none: trains on the CPU, which is enough for params.yaml as committed",
-        "params/paper.yaml needs one",
+        "none; the CPU is sufficient for params.yaml as committed",
+        "use a GPU for params/paper.yaml",
     )
     yield from _precision_of_cpu()
 
 
 def has_bfloat16() -> bool:
-    """Whether the processor says that it computes bfloat16."""
+    """Whether the processor reports bfloat16 arithmetic."""
     return CPUINFO.exists() and bool(_BFLOAT16 & set(CPUINFO.read_text().split()))
 
 
 def _precision_of_cpu() -> Iterator[Finding]:
-    """Whether bfloat16 is fast there, where it is asked for or might be."""
+    """Check of bfloat16 on the CPU."""
     try:
         asked = asked_precision()
-    except InputError:  # the check of the variables says why
+    except InputError:  # the check of the variables reports it
         return
     if has_bfloat16() and not asked:
         message = (
-            "float32; this processor computes bfloat16, too: HISTO_MONAI_PRECISION=bfloat16 trains at 256 px "
+            "float32; this processor supports bfloat16: HISTO_MONAI_PRECISION=bfloat16 trains at 256 px "
         )
-        yield Finding("PASS", "precision", message + "two to three times as fast, with other digits")
+        yield Finding("PASS", "precision", message + "two to three times as fast, with less precision")
     elif asked == "bfloat16" and not has_bfloat16():
-        message = (
-            "bfloat16 is asked for, and this processor does not say that it computes it: float32 is faster"
-        )
+        message = "bfloat16 is set, but this processor does not report it; float32 is faster"
         yield Finding("WARN", "precision", message, "unset HISTO_MONAI_PRECISION")
 
 
 def memory(_params: Params | None) -> Iterator[Finding]:
-    """What is free, the limit of a container counted, against what the processes of a training take."""
+    """Check of free memory, container limit included, against the need of a training."""
     free, of_what = memory_free()
     try:
         workers = read_environment().workers
-    except InputError:  # The check of that name says why.
+    except InputError:  # The check of the variables reports it.
         workers = 0
     unit = 1 if sys.platform == "darwin" else 1024
     each = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    # Room for a step of training beside what this process, which has loaded the same libraries, takes.
+    # Memory of a training step, plus this process's own, which has the libraries loaded.
     need = 2 * each + workers * each
-    message = f"{free / 1e9:.1f} GB free ({of_what}); a training with {workers} workers takes about {need / 1e9:.1f} GB"
+    message = f"{free / 1e9:.1f} GB free ({of_what}); a training with {workers} workers needs about {need / 1e9:.1f} GB"
     if free < need:
-        yield Finding("WARN", "memory", message, "fewer HISTO_MONAI_WORKERS, smaller batches")
+        yield Finding("WARN", "memory", message, "set fewer HISTO_MONAI_WORKERS or a smaller batch_size")
     else:
         yield Finding("PASS", "memory", message)
 
 
 def memory_free() -> tuple[int, str]:
-    """Bytes that this process may still take, and what sets the limit."""
+    """Free bytes for this process, and the source of the limit."""
     limits = [(_available(), "of the machine")]
     for path in CGROUP_LIMITS:
         text = path.read_text().strip() if path.is_file() else "max"

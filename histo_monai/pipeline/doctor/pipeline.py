@@ -1,4 +1,4 @@
-"""The project: params, the file of weights, DVC's lock file."""
+"""Checks of `doctor`: params, encoder weights, dvc.lock."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from histo_monai.utils.errors import InputError
 
 LOCK_FILE = Path("dvc.lock")
 _MEND_LOCK = (
-    "`git checkout dvc.lock`, or `rm dvc.lock` where it was never committed, then `dvc repro`: what was run already "
-    "comes from the run cache"
+    "`git checkout dvc.lock`, or `rm dvc.lock` if it was never committed; then `dvc repro`, which reuses finished "
+    "stages from the run cache"
 )
 
 
 def params_file(_params: Params | None) -> Iterator[Finding]:
-    """It can be read, and every value is one that a stage can use."""
+    """Check that params.yaml can be read and every value is valid."""
     if not paths.PARAMS.is_file():
         yield Finding("WARN", "params.yaml", "not here", NO_PROJECT)
         return
@@ -39,25 +39,25 @@ def params_file(_params: Params | None) -> Iterator[Finding]:
 
 
 def weights_file(params: Params | None) -> Iterator[Finding]:
-    """The file that `encoder.weights` names is there, and is the one of `encoder.sha256`."""
+    """Check that the file of `encoder.weights` exists and has the digest `encoder.sha256`."""
     if params is None or params.encoder.weights is None:
         return
     try:
         digest = EncoderStart.of(params.encoder).checked_digest(Path(params.encoder.weights))
     except InputError as error:
-        message, _, remedy = str(error).partition("; ")
+        message, _, remedy = str(error).replace(". Fix: ", "; ").partition("; ")
         yield Finding("FAIL", "encoder weights", message, remedy)
         return
     yield Finding("PASS", "encoder weights", f"{params.encoder.weights}, SHA-256 {digest}")
 
 
 def lock_file(_params: Params | None) -> Iterator[Finding]:
-    """A DVC that was killed while it wrote dvc.lock leaves it empty or cut off, and refuses it afterwards."""
+    """Check of dvc.lock, which an interrupted DVC leaves empty or truncated."""
     if not LOCK_FILE.exists():
-        yield Finding("PASS", "dvc.lock", "not there yet: nothing has been run")
+        yield Finding("PASS", "dvc.lock", "does not exist yet: no stage has run")
         return
     if LOCK_FILE.stat().st_size == 0:
-        yield Finding("FAIL", "dvc.lock", "0 bytes: DVC was killed while it wrote it", _MEND_LOCK)
+        yield Finding("FAIL", "dvc.lock", "0 bytes: DVC was interrupted while writing", _MEND_LOCK)
         return
     try:
         content = yaml.safe_load(LOCK_FILE.read_text(encoding="utf-8"))
@@ -66,6 +66,6 @@ def lock_file(_params: Params | None) -> Iterator[Finding]:
         return
     stages = content.get("stages", {}) if isinstance(content, dict) and "schema" in content else None
     if not isinstance(stages, dict):
-        yield Finding("FAIL", "dvc.lock", "not a lock file of DVC: no `schema` or no `stages`", _MEND_LOCK)
+        yield Finding("FAIL", "dvc.lock", "not a DVC lock file: no `schema` or no `stages`", _MEND_LOCK)
         return
     yield Finding("PASS", "dvc.lock", f"{len(stages)} stages")

@@ -1,6 +1,6 @@
-"""Which libraries read slides here, and do they read the user's own slides?
+"""Checks of `doctor`: libraries that read slides, and the user's own slides.
 
-Slides are read in a process of its own: where a damaged one kills it, that is a line of the report and not its end.
+A separate process reads slides, so that a crash on a damaged slide is one finding.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from histo_monai.utils.files.csv_values import read_texts
 
 TIMEOUT_S = 20.0
 _LIBRARIES = {
-    "cucim.clara": ("cuCIM", "`pip install cucim-cu13` (Linux); without it OpenSlide reads, slower"),
+    "cucim.clara": ("cuCIM", "`pip install cucim-cu13` (Linux); without it OpenSlide reads slides, slower"),
     "openslide": (
         "OpenSlide",
-        "`pip install openslide-python openslide-bin`; without it cuCIM's formats only",
+        "`pip install openslide-python openslide-bin`; without it only cuCIM's formats can be read",
     ),
 }
 _PROGRAM = "from histo_monai.pipeline.doctor.reading import answer; answer()"
 
 
 def libraries(_params: Params | None) -> Iterator[Finding]:
-    """Both libraries that read slides can be imported."""
+    """Check that cuCIM and OpenSlide can be imported."""
     answers = ask([{"library": module} for module in _LIBRARIES])
     status: Status = "FAIL" if all("problem" in reply for reply in answers) else "WARN"
     for (name, remedy), reply in zip(_LIBRARIES.values(), answers, strict=True):
@@ -44,7 +44,7 @@ def libraries(_params: Params | None) -> Iterator[Finding]:
 
 
 def own_slides(_params: Params | None) -> Iterator[Finding]:
-    """One slide of each suffix among those that the index or the manifest names."""
+    """Check of one slide per file suffix in the index or the manifest."""
     jobs: dict[str, dict[str, Any]] = {}
     manifest = paths.dataset_folder("raw", "own") / "slides.csv"
     for table in (paths.SLIDES_CSV, paths.WHOLE_SLIDES_CSV, manifest):
@@ -65,7 +65,7 @@ def own_slides(_params: Params | None) -> Iterator[Finding]:
 
 
 def ask(jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a process of its own answers to each job; a job that kills it, or takes too long, is a problem."""
+    """Answers of a separate process to the jobs; a crash or timeout is a problem of its job."""
     answers: list[dict[str, Any]] = []
     while len(answers) < len(jobs):
         left = jobs[len(answers) :]
@@ -92,7 +92,7 @@ def _run(jobs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
             check=False,
         )
         output, error = done.stdout, done.stderr.strip().splitlines()
-        end = f"the reading process died of signal {-done.returncode}"
+        end = f"the reading process crashed with signal {-done.returncode}"
         if done.returncode >= 0:
             end = error[-1] if error else f"the reading process ended with {done.returncode}"
     except subprocess.TimeoutExpired as error_:
@@ -104,7 +104,7 @@ def _run(jobs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
 
 
 def answer() -> None:
-    """Jobs as JSON on stdin -> one line of JSON for each, as soon as it is done. Run in a process of its own."""
+    """Read jobs as JSON from stdin; print one JSON line per job. Runs in a separate process."""
     for job in json.load(sys.stdin):
         try:
             reply = _library(job["library"]) if "library" in job else _slide(job)

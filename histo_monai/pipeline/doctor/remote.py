@@ -1,4 +1,4 @@
-"""DVC's default remote: is it set, does its server answer, and does git hold no secret of it?"""
+"""Check of `doctor`: DVC's default remote exists, its server answers, and git holds none of its secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 3.0
 _HOSTS = {"s3": "s3.amazonaws.com", "gs": "storage.googleapis.com"}
 _PORTS = {"ssh": 22, "http": 80, "https": 443}
 _SEPARATE = ("ssh", "s3", "gs", "azure")
-"""Schemes whose part of DVC is an extra of it, and a module `dvc_<scheme>`."""
+"""URL schemes that need a DVC extra, the module `dvc_<scheme>`."""
 _SECRETS = {
     *("secret_access_key", "session_token", "sse_customer_key"),  # S3
     *("account_key", "sas_token", "connection_string", "client_secret"),  # Azure
@@ -28,7 +28,7 @@ _SECRETS = {
 
 
 def default_remote(_params: Params | None) -> Iterator[Finding]:
-    """The default remote is set, its server answers, and no secret is committed; DVC reports no usage to anybody."""
+    """Check of default remote, server, committed secrets, and DVC's usage reports."""
     if not DVC.is_dir():
         return
     config = _dvc_config()
@@ -36,7 +36,7 @@ def default_remote(_params: Params | None) -> Iterator[Finding]:
         yield Finding(
             "WARN",
             "dvc analytics",
-            "DVC may report its use to its makers",
+            "DVC may send usage reports to its developers",
             "`dvc config core.analytics false`",
         )
     yield from _committed_secrets()
@@ -46,8 +46,8 @@ def default_remote(_params: Params | None) -> Iterator[Finding]:
         yield Finding(
             "WARN",
             "dvc remote",
-            "none: models and data lie on this disk only",
-            "`dvc remote add -d storage <url>`, see docs/remote.md",
+            "none: models and data are on this disk only",
+            "`dvc remote add -d storage <url>` (docs/remote.md)",
         )
         return
     yield _look_at(name, dict(config[section]))
@@ -57,16 +57,16 @@ def _look_at(name: str, options: Mapping[str, str]) -> Finding:
     url = options.get("url", "")
     scheme = urlsplit(url).scheme
     if scheme in _SEPARATE and importlib.util.find_spec(f"dvc_{scheme}") is None:
-        message = f"{name} ({url}): this DVC was installed without {scheme}"
+        message = f"{name} ({url}): DVC is installed without {scheme}"
         return Finding("WARN", "dvc remote", message, f"`pip install 'dvc[{scheme}]'`")
     try:
         _reach(url, options.get("endpointurl", ""), options.get("port", ""))
     except OSError as error:
         reason = error.strerror or str(error)
         return Finding(
-            "WARN", "dvc remote", f"{name} ({url}) does not answer: {reason}", "network, VPN, mount?"
+            "WARN", "dvc remote", f"{name} ({url}) does not answer: {reason}", "check network, VPN and mounts"
         )
-    return Finding("PASS", "dvc remote", f"{name} ({url}) answers; the credentials were not tried")
+    return Finding("PASS", "dvc remote", f"{name} ({url}) answers; credentials not checked")
 
 
 def _committed_secrets() -> Iterator[Finding]:
@@ -75,10 +75,10 @@ def _committed_secrets() -> Iterator[Finding]:
         kind, _, quoted = section.partition(" ")
         name = quoted.strip('"')
         for option in sorted(_SECRETS & set(committed[section])) if kind == "remote" else ():
-            message = f"{option} of {name} stands in {DVC / 'config'}, which git holds"
+            message = f"{option} of {name} is in {DVC / 'config'}, which git tracks"
             remedy = (
-                f"`dvc remote modify --unset {name} {option}`, and a new one from the provider: "
-                "what was committed once stays readable; see docs/remote.md"
+                f"`dvc remote modify --unset {name} {option}`, then get a new secret from the provider: "
+                "a committed secret stays readable (docs/remote.md)"
             )
             yield Finding("FAIL", "dvc secrets", message, remedy)
 
@@ -94,21 +94,21 @@ def _text(path: Path) -> str:
 
 
 def _parse(text: str) -> configparser.ConfigParser:
-    """DVC indents options and quotes names of sections."""
+    """DVC's config, which indents options and quotes section names."""
     config = configparser.ConfigParser(interpolation=None, strict=False)
     config.read_string(re.sub(r"^\['(.*)'\]", r"[\1]", re.sub(r"^[ \t]+", "", text, flags=re.M), flags=re.M))
     return config
 
 
 def _reach(url: str, endpoint: str, port: str) -> None:
-    """Connect to the server of a url, or look for its folder.
+    """Connect to the server of a URL, or check its folder.
 
     Raises:
-        OSError: It does not answer in time, or is not there.
+        OSError: no answer in time, or no folder.
     """
     parts = urlsplit(endpoint or url)
     if parts.scheme in ("", "file"):
-        place = DVC / parts.path  # DVC counts from its own folder.
+        place = DVC / parts.path  # relative to DVC's folder
         if not place.exists():
             raise FileNotFoundError(2, "no such folder")
         return

@@ -1,4 +1,4 @@
-"""Are results what was written, and made from what lies here? Records and seals against the files, offline."""
+"""Checks of `verify`: files against seals and provenance records, offline."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from histo_monai.utils.storage import (
 from histo_monai.utils.storage.shapes import misfit
 
 RECORDS = (paths.METRICS, "written.json", "*.map.json")
-"""Names of the JSON that lists files with their digests, and is sealed itself."""
+"""Names of sealed JSON records with the digests of files."""
 
-_AGAIN = "`dvc pull` or `dvc repro` again, see docs/remote.md"
+_AGAIN = "`dvc pull` or `dvc repro` again (docs/remote.md)"
 _STALE = "`dvc repro`"
 _SHOWN = 5
 
 
 def verify_folder(folder: Path) -> list[Finding]:
-    """Check every model, every record and what it lists below a folder; nothing is written, no network is used.
+    """Findings on every model and record in a folder; read-only, offline.
 
     Raises:
-        InputError: There is no such folder, or nothing in it that could be checked.
+        InputError: the folder is missing or holds no checkable file.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: not found. Fix: name an existing folder")
     models = sorted(_visible(folder, "*.safetensors"))
     records = sorted({path for name in RECORDS for path in _visible(folder, name)})
     lost = [path for path in sorted(_visible(folder, "*.json")) if _is_lost(path)]
     if not models and not records and not lost:
-        raise InputError(f"{folder}: holds no model, no metrics.json and no map; nothing can be verified")
+        raise InputError(f"{folder}: no model, metrics.json or map. Fix: name a folder with results")
     findings = [_model(path) for path in models]
-    findings += [Finding("FAIL", str(path), "describes a model that is not there", _AGAIN) for path in lost]
+    findings += [Finding("FAIL", str(path), "its model is missing", _AGAIN) for path in lost]
     provenances = []
     for path in records:
         problems, provenance = _record(path)
@@ -73,7 +73,7 @@ def _model(path: Path) -> Finding:
 
 
 def _is_lost(path: Path) -> bool:
-    """Whether a JSON describes a model that is not there."""
+    """Whether a JSON describes a missing model."""
     if path.with_suffix(".safetensors").is_file():
         return False
     with contextlib.suppress(InputFileError):
@@ -83,7 +83,7 @@ def _is_lost(path: Path) -> bool:
 
 @dataclass
 class _Checked:
-    """What has been compared."""
+    """Result of comparing digests."""
 
     problems: list[Finding] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class _Checked:
 
 
 def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
-    """Problems of a record, or one line that it has none; the provenance that it names."""
+    """Findings on a record, and its provenance."""
     try:
         content = read_json(path, _AGAIN, {})
     except InputFileError as error:
@@ -105,14 +105,12 @@ def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
         return [Finding("FAIL", str(path), message, _AGAIN)], None
     record = opened(content, RECORD_SEAL)
     if record is None:
-        why = (
-            "not the record that was written (SHA-256 differs)" if RECORD_SEAL in content else "is not sealed"
-        )
+        why = "changed after writing (SHA-256 differs)" if RECORD_SEAL in content else "is not sealed"
         return [Finding("FAIL", str(path), why, _AGAIN)], None
     fault = misfit(record, RECORD_SHAPE)
     if fault:
         return [
-            Finding("FAIL", str(path), f"sealed, but not as this project writes it: {fault}", _AGAIN)
+            Finding("FAIL", str(path), f"sealed, but not in this project's format: {fault}", _AGAIN)
         ], None
     files, provenance = record[FILES], record.get("provenance", {})
     checked = _Checked()
@@ -126,24 +124,22 @@ def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
     if checked.missing:
         names = ", ".join(checked.missing[:_SHOWN]) + ", ..." * (len(checked.missing) > _SHOWN)
         findings.append(
-            Finding("WARN", str(path), f"not here, and so not compared: {len(checked.missing)} ({names})")
+            Finding("WARN", str(path), f"missing inputs, not compared: {len(checked.missing)} ({names})")
         )
     if path.name == paths.METRICS:
         findings += _unlisted(path, files)
     if not findings:
-        message = f"{num_files} files as written, {checked.num_right - num_files} inputs as read"
+        message = f"{num_files} files unchanged, {checked.num_right - num_files} inputs unchanged"
         findings = [Finding("PASS", str(path), message + _commit(provenance))]
     return findings, provenance
 
 
 def _check_file(checked: _Checked, record: Path, file: Path, digest: str) -> None:
     if not file.is_file():
-        checked.problems.append(Finding("FAIL", str(file), f"is missing, {record.name} lists it", _AGAIN))
+        checked.problems.append(Finding("FAIL", str(file), f"missing, but listed in {record.name}", _AGAIN))
         return
     is_right = file_sha256(file) == digest
-    checked.add(
-        file.name, is_right, file, f"not the bytes that {record.name} lists (SHA-256 differs)", _AGAIN
-    )
+    checked.add(file.name, is_right, file, f"differs from {record.name} (SHA-256)", _AGAIN)
 
 
 def _check_inputs(
@@ -155,7 +151,7 @@ def _check_inputs(
             checked.missing.append(name)
         else:
             is_right = file_sha256(root / name) == digest
-            checked.add(name, is_right, record, f"made from another {name} than lies here", _STALE)
+            checked.add(name, is_right, record, f"made from a different {name}", _STALE)
     tables = [root / name for name in inputs if name.endswith(".csv")]
     tables += [record.parent / name for name in files if name.endswith(".csv")]
     file_paths = _slides(tables) if provenance.get("slides") else {}
@@ -165,9 +161,7 @@ def _check_inputs(
             checked.missing.append(f"slide {slide_id}")
         else:
             is_right = identify_slide(path).sample_sha256 == digest
-            checked.add(
-                f"slide {slide_id}", is_right, record, f"made from another {path} than lies here", _STALE
-            )
+            checked.add(f"slide {slide_id}", is_right, record, f"made from a different {path}", _STALE)
     if provenance.get("images", {}).get("num_files"):
         _check_images(checked, record, provenance["images"], root)
 
@@ -181,11 +175,11 @@ def _check_images(checked: _Checked, record: Path, recorded: Mapping[str, Any], 
         checked.missing.append(f"{recorded['num_files']} images of patches")
         return
     name = f"{recorded['num_files']} images of patches"
-    checked.add(name, digest == recorded, record, "at least one is not what was read", _STALE)
+    checked.add(name, digest == recorded, record, "at least one file has changed", _STALE)
 
 
 def _check_map(checked: _Checked, path: Path, record: Mapping[str, Any]) -> None:
-    """The slide of a map, where it still lies where it lay."""
+    """Check of a map against its slide, if the slide exists."""
     slide = record.get("slide")
     if slide is None:
         return
@@ -195,11 +189,11 @@ def _check_map(checked: _Checked, path: Path, record: Mapping[str, Any]) -> None
         checked.missing.append(slide["path"])
         return
     right = now == slide["sample_sha256"]
-    checked.add("slide", right, path, f"made from another {slide['path']} than lies there", "map it again")
+    checked.add("slide", right, path, f"made from a different {slide['path']}", "map it again")
 
 
 def _unlisted(record: Path, files: Mapping[str, str]) -> list[Finding]:
-    """Files in a stage's folder that it did not write; other stages' folders may lie in it."""
+    """Finding on files in a stage's folder that the stage did not write; folders of other stages are excluded."""
     inner = {path.parent for path in record.parent.rglob(paths.METRICS)} - {record.parent}
     extra = [
         path.relative_to(record.parent).as_posix()
@@ -209,12 +203,12 @@ def _unlisted(record: Path, files: Mapping[str, str]) -> list[Finding]:
     names = [name for name in extra if name not in files and not name.endswith(".gitignore")]
     if not names:
         return []
-    message = f"{len(names)} files that {record.name} does not list: {', '.join(names[:_SHOWN])}"
-    return [Finding("WARN", str(record.parent), message, "move them away; the stage will, when it runs")]
+    message = f"{len(names)} files are not listed in {record.name}: {', '.join(names[:_SHOWN])}"
+    return [Finding("WARN", str(record.parent), message, "move these files; the stage deletes them")]
 
 
 def _slides(tables: Iterable[Path]) -> dict[str, str]:
-    """Paths of slides, by id, as tables name them."""
+    """Slide paths by id, from the tables."""
     file_paths: dict[str, str] = {}
     for table in tables:
         with contextlib.suppress(OSError, ValueError):
@@ -224,7 +218,7 @@ def _slides(tables: Iterable[Path]) -> dict[str, str]:
 
 
 def _root(record: Path, provenance: Mapping[str, Any]) -> Path:
-    """The project that a record belongs to: the nearest folder above it that holds what it names."""
+    """Project folder of a record: nearest parent folder with the record's inputs."""
     inputs = provenance.get("inputs", {})
     for place in record.absolute().parents:
         if (place / paths.PARAMS).is_file() or any((place / name).is_file() for name in inputs):
@@ -236,11 +230,11 @@ def _commit(provenance: Mapping[str, Any] | None) -> str:
     record = provenance or {}
     if not record.get("git_commit"):
         return ""
-    return f", commit {record['git_commit'][:12]}" + " and changes" * bool(record.get("git_dirty"))
+    return f", commit {record['git_commit'][:12]}" + " with local changes" * bool(record.get("git_dirty"))
 
 
 def _compared_with_now(provenances: list[tuple[dict[str, Any], Path]]) -> list[Finding]:
-    """One line each on code, params and packages: whether a run would use the same today."""
+    """Findings on code, params and packages: recorded against current versions."""
     if not provenances:
         return []
     packages, code = package_versions(), code_version().sha256
@@ -255,11 +249,16 @@ def _compared_with_now(provenances: list[tuple[dict[str, Any], Path]]) -> list[F
     }
     total = len(provenances)
     return [
-        _same_or("code", num_code, total, "made by other code than is here"),
+        _same_or("code", num_code, total, "made by different code"),
         _same_or(
-            "params.yaml", num_params, total, "made with other params; `dvc status` says where it matters"
+            "params.yaml",
+            num_params,
+            total,
+            "made with different params; `dvc status` lists the affected stages",
         ),
-        _same_or("packages", len(others), total, f"made with other versions: {', '.join(sorted(others))}"),
+        _same_or(
+            "packages", len(others), total, f"made with different versions: {', '.join(sorted(others))}"
+        ),
     ]
 
 
@@ -272,5 +271,5 @@ def _params_of(root: Path) -> str | None:
 
 def _same_or(what: str, num: int, total: int, message: str) -> Finding:
     if not num:
-        return Finding("PASS", what, f"the same as of all {total} records")
+        return Finding("PASS", what, f"equal to all {total} records")
     return Finding("WARN", what, message if what == "packages" else f"{num} of {total} records {message}")

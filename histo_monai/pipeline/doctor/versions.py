@@ -1,4 +1,4 @@
-"""Python, packages, DVC: what is installed against what is asked for."""
+"""Checks of `doctor`: installed against required versions of packages and DVC."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from histo_monai.pipeline.provenance import package_versions
 
 CONSTRAINTS = Path("constraints.txt")
 OPTIONAL = ("cucim", "openslide-python")
-"""Either reads slides; what is missing of these is reported where slides are read."""
+"""Libraries that read slides; `doctor.reading` reports them."""
 
 
 def packages(_params: Params | None) -> Iterator[Finding]:
-    """Every package that computes: installed, in the version of constraints.txt."""
+    """Check that every computing package is installed in the version of constraints.txt."""
     versions = package_versions()
     missing = [name for name, version in versions.items() if version is None and name not in OPTIONAL]
     if missing:
@@ -33,7 +33,7 @@ def packages(_params: Params | None) -> Iterator[Finding]:
         yield Finding(
             "WARN",
             "packages",
-            f"{', '.join(other)}: other versions may give other last digits",
+            f"{', '.join(other)}: results may differ in the last digits",
             "`make .venv/ready` installs those of constraints.txt",
         )
     message = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
@@ -41,26 +41,26 @@ def packages(_params: Params | None) -> Iterator[Finding]:
 
 
 def dvc(_params: Params | None) -> Iterator[Finding]:
-    """Stages run without DVC; only it runs them in order and knows what is up to date."""
+    """Check of DVC and its project; stages run without DVC, but not in order."""
     if importlib.util.find_spec("dvc") is None:
         yield Finding(
             "WARN",
             "dvc",
-            "is not installed: stages run one by one only, and nothing is versioned",
+            "not installed: stages run one by one, without versions",
             "`pip install dvc`, or `make .venv/ready`",
         )
         return
     version = importlib.metadata.version("dvc")
     if not Path(".dvc").is_dir():
         yield Finding(
-            "WARN", "dvc", f"{version}, but this folder is no DVC project", "run from the project's root"
+            "WARN", "dvc", f"{version}, but this folder is not a DVC project", "run from the project's root"
         )
         return
     yield Finding("PASS", "dvc", version)
 
 
 def _constraints() -> dict[str, str]:
-    """Name -> version, as constraints.txt pins it; nothing where there is none."""
+    """Package -> version in constraints.txt; empty without the file."""
     if not CONSTRAINTS.is_file():
         return {}
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""The text of params.yaml -> plain values, by the very reader that DVC has, so that its record is what ran."""
+"""YAML reader of params.yaml, equal to DVC's, so that DVC records the values that ran."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from histo_monai.utils.settings.reader import ParamsError
 from histo_monai.utils.storage import InputFileError, read_text
 
 NO_PROJECT = "run from the project's root, or make a project: histo-monai init FOLDER"
-"""What mends a params.yaml that is not here."""
+"""Fix of a missing params.yaml."""
 _LIMIT = 2**18
 _DEEPEST = 20
 _MOST = 10_000
@@ -23,13 +23,13 @@ _DVC_READS_BY = "safe"  # dvc.utils.serialize._yaml.parse_yaml; tests/pipeline/t
 
 
 def read_tree(path: Path) -> object:
-    """The values of a params file: YAML 1.2, as DVC reads it.
+    """Values of a params file: YAML 1.2, as DVC reads it.
 
-    Refused beside what is not YAML: a key that stands twice, tags and merge keys; what is larger than 256 KiB, nested
-    deeper than 20, or stands for more than 10,000 values: with aliases a file of a kilobyte can stand for gigabytes.
+    Also refused: duplicate keys, tags, merge keys, more than 256 KiB, more than 20 levels, and more than 10,000 values
+    with aliases expanded, because a kilobyte of aliases can expand to gigabytes.
 
     Raises:
-        ParamsError: one line with the file, the place and what to write.
+        ParamsError: one line with file, place and fix.
     """
     try:
         text = read_text(path, _LIMIT)
@@ -43,11 +43,11 @@ def read_tree(path: Path) -> object:
     except MarkedYAMLError as error:
         place = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
         raise ParamsError(f"{path}{place}: not YAML that DVC reads: {_one_line(error.problem)}") from None
-    except (YAMLError, ValueError) as error:  # ValueError: a date or a number that is none
+    except (YAMLError, ValueError) as error:  # ValueError: an invalid date or number
         raise ParamsError(f"{path}: not YAML that DVC reads: {_one_line(error)}") from None
 
 
-@functools.lru_cache(maxsize=4)  # a command reads the file, and so does its stage
+@functools.lru_cache(maxsize=4)  # command line and stage read the same file
 def _parsed(text: str) -> object:
     _check_plain(text)
     return YAML(typ=_DVC_READS_BY).load(text)
@@ -55,12 +55,12 @@ def _parsed(text: str) -> object:
 
 @dataclass
 class _Node:
-    """What has been read of a value.
+    """Size of a YAML value.
 
     Attributes:
-        anchor: its name for aliases, None without.
-        size: values in it and itself, aliases written out.
-        depth: of the values in it, aliases written out.
+        anchor: name for aliases; None without.
+        size: number of values, itself included, aliases expanded.
+        depth: levels below it, aliases expanded.
     """
 
     anchor: str | None
@@ -69,10 +69,10 @@ class _Node:
 
 
 def _check_plain(text: str) -> None:
-    """Go through the file without building anything from it.
+    """Check size, depth and syntax without building values.
 
     Raises:
-        ParamsError: begins with the line.
+        ParamsError: the message begins with the line number.
     """
     open_nodes, anchored = [_Node(None)], dict[str, _Node]()
     for event in YAML(typ=_DVC_READS_BY).parse(text):

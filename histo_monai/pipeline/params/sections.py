@@ -1,4 +1,4 @@
-"""The sections of params.yaml as frozen dataclasses, without defaults: what a run used is what the file says."""
+"""Sections of params.yaml as frozen dataclasses without defaults."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from histo_monai.wsi.mil.settings import MilSettings
 
 @dataclass(frozen=True)
 class CheckParams:
-    """The page that shows what will be trained on: of how many slides a picture."""
+    """Settings of the input page; `num_pictures`: slides with a picture."""
 
     num_pictures: CountOrZero
 
 
 @dataclass(frozen=True)
 class ReportParams:
-    """The page of the whole run: how many slides can be panned and zoomed in, and how finely.
+    """Settings of the report's slide viewer.
 
     Attributes:
-        num_slides: in the viewer, those first that a diagnosis is farthest off on.
-        slide_mpp: their finest micrometers per pixel.
-        max_side_px: a larger slide is shown coarser.
+        num_slides: slides in the viewer, largest diagnosis errors first.
+        slide_mpp: finest µm/px.
+        max_side_px: longest side; a larger slide is shown at a coarser µm/px.
     """
 
     num_slides: CountOrZero
@@ -60,17 +60,14 @@ class ReportParams:
 
 @dataclass(frozen=True)
 class AugmentationParams:
-    """How likely each operation of the pretraining augmentation is (paper: section 1 of the method)."""
+    """Probability of each pretraining augmentation (Srinidhi 2022, section 3.1)."""
 
     prob: Fraction
 
 
 @dataclass(frozen=True)
 class PretrainParams:
-    """Self-supervised pretraining: beside augmentation a section for each method, at least those in use.
-
-    Every method has an encoder of each of `pretraining_seeds`.
-    """
+    """Self-supervised pretraining: augmentation, and a section per method."""
 
     augmentation: AugmentationParams
     methods: Annotated[Mapping[str, PretextSettings], SectionsOf(PRETEXTS, beside=True)]
@@ -78,17 +75,18 @@ class PretrainParams:
 
 @dataclass(frozen=True)
 class TrainingParams:
-    """A training with labels. "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; lr x 0.1 at `milestones`.
+    """Training by the Srinidhi 2022 protocol.
 
-    `unaugmented_fraction`: fraction of labeled views that are not augmented.
+    "sgd" has Nesterov momentum 0.9, "adam" betas 0.9 and 0.999; the learning rate is multiplied by 0.1 at `milestones`.
+    `unaugmented_fraction`: fraction of labeled views without augmentation.
     """
 
     batchnorm_patches: ClassVar[int] = 0
-    """As in `Recipe`: the statistics of training stay."""
+    """0: statistics of training."""
     match_class_proportions: ClassVar[bool] = False
-    """As in `TeachingRecipe`."""
+    """The student's predictions are not adjusted."""
     interpolation_weights: ClassVar[tuple[float, ...]] = (0.0,)
-    """Likewise."""
+    """Trained weights only."""
 
     epochs: Count
     batch_size: Count
@@ -100,26 +98,27 @@ class TrainingParams:
 
 
 def _by_dataset() -> ByName:
-    """A training whose values may differ by dataset."""
+    """Rule of a training section whose values may differ by dataset."""
     return ByName(TrainingParams, NamedIn(DATASETS, with_="LabelSettings"))
 
 
 @dataclass(frozen=True)
 class CrossValidationParams:
-    """Cross-validation on the labels, patients apart: into how many folds these are dealt, at most."""
+    """Cross-validation on the labels by patient; `num_folds`: maximum number of folds."""
 
     num_folds: Annotated[int, Range(2)]
 
 
 @dataclass(frozen=True)
 class FinetuneRecipe(Recipe):
-    """As `Recipe`, of models that start from a pretrained encoder.
+    """Recipe of a fine-tuning.
 
     Attributes:
-        select_depth: whether cross-validation on the labels chooses how much of the encoder is kept, see
-            `select_depth`; where not, and where the encoder has no stages to end after, it is all of it.
-        linear_init: whether the head's last layer starts as a linear model of the labels, see `probe_head`.
-        interpolation_weights: as in `TeachingRecipe`; the start is the encoder with its head before the first step.
+        select_depth: whether cross-validation selects the encoder's depth; else, and for encoders without stages, it is
+            the full depth.
+        linear_init: whether the head's last layer starts as a linear model fitted to the labels.
+        interpolation_weights: candidate weights of the initial model (before the first step) in the mean with the
+            trained model.
     """
 
     select_depth: bool
@@ -129,10 +128,7 @@ class FinetuneRecipe(Recipe):
 
 @dataclass(frozen=True)
 class FinetuneParams:
-    """Fine-tuning: by `recipe`, whose values may differ by kind of labels.
-
-    Where that is None, by `paper`, whose values may differ by dataset.
-    """
+    """Fine-tuning: `recipe`, by kind of labels; if None, `paper`, by dataset."""
 
     recipe: Annotated[SectionByName[FinetuneRecipe], ByName(FinetuneRecipe, LABEL_KINDS)] | None
     paper: Annotated[SectionByName[TrainingParams], _by_dataset()]
@@ -140,11 +136,10 @@ class FinetuneParams:
 
 @dataclass(frozen=True)
 class ConsistencyParams:
-    """Semi-supervised training: settings of each method, and how long and fast.
+    """Semi-supervised training: schedules, and settings of each method.
 
-    All students but the paper's train by `recipe`, whose values may differ by kind of labels. The paper's trains by
-    `paper`, whose values may differ by dataset.
-    `batch_size` counts labeled images; mu times as many unlabeled ones come with them. `strong`: views of the former.
+    Students train by `recipe` (by kind of labels), the student `paper` by `paper` (by dataset). `batch_size` counts
+    labeled images; each comes with mu unlabeled ones. `strong`: strong views of the unlabeled images.
     """
 
     recipe: Annotated[SectionByName[TeachingRecipe], ByName(TeachingRecipe, LABEL_KINDS)]
@@ -155,7 +150,7 @@ class ConsistencyParams:
 
 @dataclass(frozen=True)
 class EvaluateParams:
-    """Seed of the bootstrap, and how many images to predict at a time."""
+    """Bootstrap seed, and number of images per prediction batch."""
 
     seed: Seed
     batch_size: Count
@@ -163,7 +158,7 @@ class EvaluateParams:
 
 @dataclass(frozen=True)
 class CompareParams:
-    """Seed and number of replicates of the bootstrap that all models share."""
+    """Bootstrap seed and number of replicates, common to all models."""
 
     seed: Seed
     num_replicates: Annotated[int, Range(100)]
@@ -171,9 +166,9 @@ class CompareParams:
 
 @dataclass(frozen=True)
 class SlideLevelParams:
-    """Whose models map and diagnose slides: runs of these methods of pretraining and these semi-supervised methods.
+    """Methods whose models map and diagnose slides.
 
-    `num_encoders`: of each method so many, the first of `pretraining_seeds`; None for all.
+    `num_encoders`: encoders per method, in the order of `pretraining_seeds`; None for all.
     """
 
     pretraining_methods: Annotated[tuple[Annotated[str, NamedIn(PRETEXTS)], ...], Unique(at_least=0)]
@@ -183,7 +178,7 @@ class SlideLevelParams:
 
 @dataclass(frozen=True)
 class Params:
-    """One experiment."""
+    """Params of one experiment."""
 
     source: Literal["phantom", "raw"]
     dataset: Annotated[str, NamedIn(DATASETS)]
@@ -217,7 +212,7 @@ class Params:
 
     @property
     def repeats(self) -> tuple[tuple[int, int], ...]:
-        """Seed of the encoder and seed of what comes after it, of each run of a method and a student."""
+        """(pretraining seed, training seed) of each run of a method and a student."""
         return tuple(itertools.product(self.pretraining_seeds, self.training_seeds))
 
     @property
@@ -227,22 +222,22 @@ class Params:
 
     @property
     def labels_section(self) -> Any:
-        """The section of `labels` that `dataset` names: what the dataset's `LabelSettings` says."""
+        """The section of `labels` that `dataset` names, its `LabelSettings`."""
         return self.labels[self.dataset]
 
     @property
     def is_validation_separate(self) -> bool:
-        """Whether further labeled patches choose; else cross-validation inside the labels."""
+        """Whether a labeled validation set selects models; else cross-validation on the training labels."""
         return bool(self.labels_section.validation == "separate")
 
     def finetune_section(self, kind: LabelKind) -> TrainingParams | FinetuneRecipe:
-        """The recipe of a kind of labels; where `finetune.recipe` is null, the paper's values for `dataset`."""
+        """Fine-tuning recipe of a kind of labels; if null, the Srinidhi 2022 values of `dataset`."""
         if self.finetune.recipe is None:
             return self.finetune.paper.of(self.dataset)
         return self.finetune.recipe.of(kind)
 
     def student_recipe(self, student: str, kind: LabelKind) -> StudentRecipe:
-        """The recipe of a kind of labels with its strong views; what a method has of it stands in its place."""
+        """Recipe of a student with strong views. Method settings override recipe settings of the same name."""
         recipe = StudentRecipe(
             **dataclasses.asdict(self.consistency.recipe.of(kind)), strong=self.consistency.strong
         )
@@ -251,19 +246,19 @@ class Params:
         return dataclasses.replace(recipe, **{name: value_for(value, kind) for name, value in own.items()})
 
     def student_section(self, student: str, kind: LabelKind) -> TrainingParams | StudentRecipe:
-        """How long and how fast a semi-supervised method trains: by the recipe, or by the paper's values."""
+        """Schedule of a semi-supervised method: recipe, or Srinidhi 2022 values."""
         if self.consistency.methods[student].by_recipe:
             return self.student_recipe(student, kind)
         return self.consistency.paper.of(self.dataset)
 
     @property
     def heatmap_section(self) -> MapSettings | None:
-        """The section of `heatmap` that `dataset` names; none where no slides are mapped (Kather's has no slides)."""
+        """The section of `heatmap` that `dataset` names; None if no slides are mapped."""
         return self.heatmap.datasets.get(self.dataset) if all(self.mapping) else None
 
     @property
     def mapping(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those of `pretraining_methods`, and those of `semisupervised_methods`, whose models map whole slides."""
+        """Pretraining methods and semi-supervised methods whose models map slides."""
         of = self.slide_level
         return (
             tuple(method for method in self.pretraining_methods if method in of.pretraining_methods),
@@ -272,22 +267,22 @@ class Params:
 
     @property
     def mapping_encoders(self) -> tuple[int, ...]:
-        """Those of `pretraining_seeds` whose encoders look at whole slides."""
+        """Pretraining seeds whose encoders map slides."""
         return self.pretraining_seeds[: self.slide_level.num_encoders]
 
     @property
     def mapped_repeats(self) -> tuple[tuple[int, int], ...]:
-        """Those of `repeats` whose encoders look at whole slides."""
+        """(pretraining seed, training seed) of the runs that map slides."""
         return tuple(itertools.product(self.mapping_encoders, self.training_seeds))
 
     def is_mapped_by(self, method: str, encoder: int, student: str) -> bool:
-        """Whether the models of a run map the slides of the dataset."""
+        """Whether the models of a run map the dataset's slides."""
         methods, students = self.mapping
         is_asked = method in methods and student in students and encoder in self.mapping_encoders
         return self.heatmap_section is not None and is_asked
 
     def learns_from_slides(self, method: str, encoder: int | None = None) -> bool:
-        """Whether an encoder of a method, or any, looks at whole slides, for what their labels alone teach."""
+        """Whether an encoder of a method (None: any encoder) learns from slide labels."""
         has_slides = DATASETS[self.dataset].MapSettings is not None
         return (
             method in self.mapping[0] and has_slides and (encoder is None or encoder in self.mapping_encoders)
@@ -295,6 +290,6 @@ class Params:
 
     @property
     def positive_class(self) -> str:
-        """The label for which slides are diagnosed."""
+        """Slide label to diagnose."""
         section = self.heatmap_section
         return (section.positive_class if section else None) or "tumor"

@@ -1,4 +1,4 @@
-"""Values of params by the names that dvc.yaml gives them: what a stage depends on, and nothing else."""
+"""Params by the dotted names of dvc.yaml, the values that a stage depends on."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from histo_monai.utils.settings.reader import as_tree
 
 
 def selected(params: Params, names: Iterable[str], method: str = "", student: str = "") -> dict[str, Any]:
-    """Plain values by dotted name.
+    """Params by dotted name, as JSON values.
 
     Args:
-        params: of the experiment.
-        names: as under `params` of a stage in dvc.yaml: `${dataset}`, `${pretraining_dataset}`, `${item.method}` and
-            `${item.student}` may be in them.
-        method: what `${item.method}` stands for.
-        student: what `${item.student}` stands for.
+        names: `params` of a stage in dvc.yaml, with `${dataset}`, `${pretraining_dataset}`, `${item.method}` or
+            `${item.student}` in them.
+        method: value of `${item.method}`.
+        student: value of `${item.student}`.
 
     Returns:
-        For JSON: name, filled in -> value; a section is a dict.
+        Name without templates -> value; a section is a dict.
 
     Raises:
-        KeyError: there is no such value.
+        KeyError: a name is unknown.
     """
     filled = {
         "${dataset}": params.dataset,

@@ -1,4 +1,4 @@
-"""The sections of params.yaml that tell how whole slides are mapped and diagnosed."""
+"""Sections of params.yaml for maps and diagnoses of whole slides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from histo_monai.utils.settings.rules import (
 
 @dataclass(frozen=True)
 class DetectionParams:
-    """Detections are maxima of the map, smoothed by a Gaussian of `smoothing_um`: least value, least distance, µm."""
+    """Local maxima of the map smoothed by a Gaussian: minimum value, minimum distance (µm), standard deviation (µm)."""
 
     threshold: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
     radius_um: Positive
@@ -30,9 +30,9 @@ class DetectionParams:
 
 @dataclass(frozen=True)
 class HeatmapParams:
-    """Maps of slides: least part of a cell that is tissue, least value of a region, pictures; a section per dataset.
+    """Maps of slides: minimum tissue fraction of a cell, overlays, outlines, detections; a section per dataset.
 
-    `seen`: training slides are mapped by the models that learned from them too.
+    `seen`: training slides are also mapped by the models trained on them.
     """
 
     seen: bool
@@ -45,11 +45,10 @@ class HeatmapParams:
 
 @dataclass(frozen=True)
 class EmbedParams:
-    """Features of slides by frozen encoders: resolution of the patches, and side of a cell, µm.
+    """Patch features of slides.
 
-    `mpp`: None for the finest that the encoder was pretrained at. `stride_um`: None for the side of a patch.
-    `batchnorm_patches`: of training slides, not augmented, that batch-norm statistics are taken from; 0: those of the
-    pretraining stay.
+    `mpp`: None for the finest of the pretraining. `stride_um`: None for the side of a patch. `batchnorm_patches`:
+    unaugmented patches of training slides for batch-norm statistics; 0: statistics of the pretraining.
     """
 
     mpp: MicronsPerPixel | None
@@ -59,7 +58,7 @@ class EmbedParams:
 
 @dataclass(frozen=True)
 class AggregateParams:
-    """From a slide's map to its diagnosis: the SVM, its search inside the training slides, and the control."""
+    """Diagnosis of slides: SVM, its hyperparameter search on training slides, and the permutation control."""
 
     seed: Seed
     kernel: Literal["linear", "rbf"]

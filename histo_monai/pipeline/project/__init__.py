@@ -1,1 +1,1 @@
-"""What a project is made from: its README.md, and in an installed package pipeline, params and docs beside it."""
+"""Files of a new project: README.md, and in an installed package also pipeline, params and docs."""

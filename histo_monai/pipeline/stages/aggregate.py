@@ -40,16 +40,16 @@ _LOG = logging.getLogger(__name__)
 
 FEW_PATIENTS = 30
 CLASSIFIERS = "classifiers"
-NOT_MAPPED = "no slide is mapped by this run, so none is diagnosed"
+NOT_MAPPED = "this run maps no slide, so it diagnoses none"
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/diagnosis/<run>: features.csv, slides.csv, metrics.json, classifiers/, plots/.
 
-    Without labels of slides on both sides, features are all there is, and metrics.json says why.
+    Without slide labels of both kinds in training and test it writes features only; metrics.json states the reason.
 
     Raises:
-        InputError: scores are missing, or the slides to learn from are too few.
+        InputError: scores are missing, or there are too few training slides.
     """
     of_run = Run(method, encoder, seed, student)
     params = load_params(paths.PARAMS)
@@ -88,7 +88,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
 
 
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """The headlines: {"test_slide_auc": {"finetuned": 0.9, "student": 0.9}, ...}."""
+    """Main numbers: {"test_slide_auc": {"finetuned": 0.9, "student": 0.9}, ...}."""
     return {
         f"test_{metric}": {model: of_model[metric]["value"] for model, of_model in metrics["test"].items()}
         for metric in metrics.get("test", {}).get(MODELS[0], {})
@@ -97,9 +97,9 @@ def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _features(maps: Mapping[str, Heatmap], model: str, positive: str) -> dict[str, pd.DataFrame]:
-    """Features of every slide, of a model's own column and, where a slide has one, of the `_seen` column instead.
+    """Features of every slide per map column: a model's own, and its `_seen` column if a slide has one.
 
-    Of several classes those of the positive one; where that is none of them, of each, and nothing is diagnosed.
+    With several classes: features of the positive class; without it features of each class, and no diagnosis.
     """
     columns = list(FEATURES)
     classes = _classes(maps)
@@ -128,7 +128,7 @@ def _features(maps: Mapping[str, Heatmap], model: str, positive: str) -> dict[st
 
 
 def _classes(maps: Mapping[str, Heatmap]) -> list[str]:
-    """Those that are mapped, where they are several."""
+    """Mapped classes, if several."""
     columns = {column: None for heatmap in maps.values() for column in heatmap.values}
     return list(
         dict.fromkeys(label for _, separator, label in (name.partition(":") for name in columns) if separator)
@@ -136,7 +136,7 @@ def _classes(maps: Mapping[str, Heatmap]) -> list[str]:
 
 
 def _write_features(path: Path, slides: pd.DataFrame, features: Mapping[str, pd.DataFrame]) -> None:
-    """One row per slide and map."""
+    """Write one row per slide and map."""
     parts = [slides[list(ID_COLUMNS)].assign(map=name).join(table) for name, table in features.items()]
     pd.concat(parts).to_csv(path, index=False, float_format="%.9g")
 
@@ -149,7 +149,7 @@ def _diagnose(
     params: Params,
     provenance: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Scores of the slides, and metrics; writes classifiers and plots."""
+    """Slide scores and metrics; writes classifiers and plots."""
     section = params.aggregate
     learning = Learning(section.kernel, section.C, section.gamma, section.num_folds, section.seed)
     slides = slides[slides["label"] != ""]
@@ -203,7 +203,7 @@ def _diagnose(
 
 
 def _truth(slides: pd.DataFrame, maps: Mapping[str, Heatmap], params: Params) -> dict[str, list[Region]]:
-    """Outlines of the lesions of each slide."""
+    """Lesion outlines of each slide."""
     dataset = DATASETS[params.dataset]
     files = zip(slides["slide_id"], slides["annotation"], slides["annotation_origin"], strict=True)
     return {
@@ -229,7 +229,7 @@ def _lesions(
     model: str,
     params: Params,
 ) -> Froc | None:
-    """The FROC curve over slides whose lesions are all outlined; None where there is no slide or no lesion."""
+    """FROC curve over slides with all lesions outlined; None without such slides or lesions."""
     if slides.empty:
         return None
     matches = []
@@ -249,7 +249,7 @@ def _map_quality(
     model: str,
     positive: str,
 ) -> dict[str, float | None]:
-    """AUC of cells inside the outlines: of slides that the model has not seen, and of those that it has."""
+    """AUC of cells against outlines, separately for slides held out from training and used in training."""
     aucs = {}
     for split in ("train", "validation", "test"):
         ids = list(slides.index[(slides["split"] == split) & slides["exhaustive"]])
@@ -267,13 +267,13 @@ def _warnings(test_groups: np.ndarray, classifiers: Mapping[str, Mapping[str, An
     warnings = []
     if any(classifier["cv_auc"] is None for classifier in classifiers.values()):
         warnings.append(
-            "a class has slides of one training patient: no C and gamma are chosen, the smallest are used"
+            "a class has slides of one training patient: C and gamma are the smallest values, not selected"
         )
     num_patients = len(set(test_groups))
     if num_patients < FEW_PATIENTS:
         of_patients = f" of {num_patients} patients" if num_patients < len(test_groups) else ""
         counted = f"{len(test_groups)} test slides{of_patients}"
-        warnings.append(f"{counted} only: intervals are wide, and a difference must be large to show")
+        warnings.append(f"only {counted}: intervals are wide")
     return warnings
 
 
@@ -284,7 +284,7 @@ def _draw(
     estimates: Mapping[str, Mapping[str, Estimate]],
     curves: Mapping[str, Froc | None],
 ) -> None:
-    """ROC of slides; FROC of lesions where there are any."""
+    """Plot the slide ROC curve, and the lesion FROC curve if there are lesions."""
     areas = {name: metrics["slide_auc"] for name, metrics in estimates.items()}
     image.imsave(
         folder / "roc.png", roc(is_tumor, {name: table["score"] for name, table in scores.items()}, areas)

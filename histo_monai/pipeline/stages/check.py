@@ -1,4 +1,4 @@
-"""Stage `check`: is all there that the stages to come will need? A page to look at before any training."""
+"""Stage `check`: input check before any training, and a page of slides, tissue and labels."""
 
 from __future__ import annotations
 
@@ -37,22 +37,20 @@ _LOG = logging.getLogger(__name__)
 
 PAGE, PICTURES, PASSED = "index.html", "slides", "passed.json"
 CONTROL = "supervised"
-"""The student that learns nothing from patches without labels."""
-NO_FEATURES = "or let no encoder look at slides (slide_level.pretraining_methods: [])"
-NO_LABELS = (
-    "no patch is labeled: slides can be pretrained on (dvc repro pretrain), and nothing can be fine-tuned"
-)
+"""Method without use of unlabeled patches."""
+NO_FEATURES = "or skip slide features (slide_level.pretraining_methods: [])"
+NO_LABELS = "no patch is labeled: only pretraining is possible (dvc repro pretrain), no fine-tuning"
 _LITTLE_TISSUE = 0.005
-"""Least tissue fraction of a slide: below it, `check` warns and shows the picture."""
+"""Minimum tissue fraction; `check` warns about a slide below it and shows its picture."""
 _SIDE_PX = 640
-"""Longer side of a slide's picture, at most."""
+"""Maximum side of a slide's picture."""
 
 
 def run() -> None:
-    """Write data/check: index.html, slides/, metrics.json; passed.json where later stages will find what they need.
+    """Write data/check: index.html, slides/, metrics.json; and passed.json if the input suffices for later stages.
 
     Raises:
-        InputError: they will not; the page is there all the same.
+        InputError: the input does not suffice; the page exists nevertheless.
     """
     params = load_params(paths.PARAMS)
     slides, whole = read_surveyed_slides(paths.SLIDES_CSV), read_whole_slides(paths.WHOLE_SLIDES_CSV)
@@ -97,7 +95,7 @@ def run() -> None:
     if problems:
         more = f" ({len(problems) - 1} more: {paths.CHECK / PAGE})" if len(problems) > 1 else ""
         raise InputError(f"{problems[0]}{more}")
-    _LOG.info("%s: all is there; look at %s", paths.CHECK, paths.CHECK / PAGE)
+    _LOG.info("check: passed, page=%s", paths.CHECK / PAGE)
 
 
 def _ahead(params: Params, num_unlabeled: int) -> Ahead:
@@ -117,7 +115,7 @@ def _ahead(params: Params, num_unlabeled: int) -> Ahead:
 def _learned_from_slides(
     params: Params, whole: pd.DataFrame, finest: Sequence[float], *, no_patches: bool
 ) -> tuple[list[str], list[str]]:
-    """Why slides could not be seen by an encoder; and what a reader must know of their labels."""
+    """Problems of slide features, and data warnings about slide labels."""
     methods = [method for method in params.pretraining_methods if params.learns_from_slides(method)]
     classes, why = classes_to_learn(whole)
     if why or not methods:
@@ -129,17 +127,15 @@ def _learned_from_slides(
         return problems, []
     known = whole[whole["label"] != ""]
     tested = int((known["split"] == "test").sum())
-    kept = (
-        f"tested on {tested} of them" if tested else "none is kept for a test: the column split names those"
-    )
+    kept = f"tested on {tested} of them" if tested else "no slide is for testing (column split)"
     return problems, [
-        f"no patch is labeled: the labels of {len(known)} slides ({', '.join(classes)}) are what is learned from, and "
+        f"no patch is labeled: the labels of {len(known)} slides ({', '.join(classes)}) are used for training, and "
         f"{kept}"
     ]
 
 
 def _unmapped(params: Params, whole: pd.DataFrame) -> list[str]:
-    """Maps that are asked for, of models that are not made."""
+    """Data warning about maps that `slide_level` requests of models that no run trains."""
     asked = params.slide_level
     if (
         whole.empty
@@ -157,14 +153,14 @@ def _unmapped(params: Params, whole: pd.DataFrame) -> list[str]:
 
 
 def _every_slide(slides: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
-    """Slides of the corpus and of the dataset, each file once; `label` empty where there is none."""
+    """Slides of pretraining and dataset, each file once; `label` may be empty."""
     columns = ["slide_id", "path", "patient_id", "mpp", "split", "label"]
     every = pd.concat([whole, slides.assign(label="")])[columns]
     return every.drop_duplicates("path", ignore_index=True)
 
 
 def _shown(every: pd.DataFrame, num: int) -> list[int]:
-    """The first of each split in turn."""
+    """Indices of the shown slides, alternating over the splits."""
     turn = every.groupby("split").cumcount()
     return sorted(turn.sort_values(kind="stable").index[:num].tolist())
 
@@ -197,7 +193,7 @@ def _surveys(
 
 
 def _look(survey: Survey, picture: Path, is_shown: bool) -> tuple[float, float]:
-    """µm/px of a slide and the fraction of it that is tissue; its picture, if it is shown or has next to no tissue."""
+    """µm/px and tissue fraction of a slide; saves its picture if it is shown or has little tissue."""
     with open_slide(survey.path, survey.mpp) as slide:
         tissue = survey.tissue(slide)
         fraction = float(tissue.mean())
@@ -211,6 +207,6 @@ def _bare(slides: pd.DataFrame) -> list[str]:
         return []
     names = first_five([str(name) for name in slides["slide_id"]])
     return [
-        f"{len(slides)} slides show next to no tissue (less than {_LITTLE_TISSUE:.1%}): {names}; look at their "
-        "pictures: what is not pale there counts as tissue, and only that is mapped"
+        f"{len(slides)} slides have less than {_LITTLE_TISSUE:.1%} tissue: {names}. Check their "
+        "pictures: only marked tissue is mapped"
     ]

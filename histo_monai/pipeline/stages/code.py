@@ -1,12 +1,10 @@
-"""Stage `code`: the package -> data/code/<stage>.json, the digest of every file that a stage runs.
+"""Stage `code`: package -> data/code/<stage>.json, digests of the files that each stage uses.
 
-A stage depends on its file here, so that a change of code runs again what it reaches and nothing else, DVC keeps one
-line for it instead of a hundred, and a project needs no copy of the package. Methods and datasets have files of their
-own, which dvc.yaml names where it uses them. `data/code/pretraining/${item.method}.json` and
-`data/code/semisupervised/${item.student}.json` hold the method's file, which may lie in the project's `own_methods/`,
-and all that it imports.
-`data/code/readers/${dataset}` holds the files of the dataset's folder; what they import from elsewhere is in the
-stage's file, for all datasets together.
+A changed file reruns only the stages that use it, dvc.yaml names one file instead of a hundred, and a project needs no
+copy of the package. Methods and datasets have their own files, which dvc.yaml names:
+`data/code/pretraining/${item.method}.json` and `data/code/semisupervised/${item.student}.json` hold a method's file,
+which may be in `own_methods/`, and its imports. `data/code/readers/${dataset}` holds the files of the dataset's
+folder; their further imports are in the stage's file.
 """
 
 from __future__ import annotations
@@ -26,13 +24,13 @@ _LOG = logging.getLogger(__name__)
 
 DATASET_FOLDER, COHORT = "data/readers", "data/simulated/cohorts/cohort.py"
 METHOD_FOLDERS = {"pretraining": PRETEXTS, "semisupervised": METHODS}
-"""Packages of methods, a file each; a stage that imports the `protocol.py` of one loads its methods by name."""
+"""Packages with one method per file; stages that import a package's `protocol.py` load its methods by name."""
 
 
 def run() -> None:
-    """Write data/code: path -> SHA-256 for each stage, for each method, and for each file of a dataset.
+    """Write data/code: path -> SHA-256 per stage, method and file of a dataset.
 
-    A file keeps its bytes where no change reaches its stage, method or dataset.
+    A file without affected code is not changed.
     """
     with whole_folder(paths.CODE) as draft:
         for path in sorted((PACKAGE / "pipeline" / "stages").glob("[!_]*.py")):
@@ -54,7 +52,7 @@ def run() -> None:
 
 
 def code_of(stage: str) -> list[Path]:
-    """Files of the package that a stage runs, whichever methods and dataset are in use, without the files of these."""
+    """Package files of a stage, without those of methods and datasets."""
     files = set(imported_files([COMMAND_LINE, stage_module(stage)]))
     if PACKAGE / DATASET_FOLDER / "protocol.py" in files:
         for folder in _dataset_folders():
@@ -70,7 +68,7 @@ def _dataset_folders() -> list[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Of a dataset: its code, and what lies beside it."""
+    """Code and data files of a dataset."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
 
 

@@ -1,4 +1,4 @@
-"""Stage `compare`: predictions of all runs -> a table, paired tests, a report, a picture."""
+"""Stage `compare`: predictions of all runs -> table, paired tests, report, plot, recommended model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib import image
 from histo_monai.data.tables.predictions import Predictions, check_same_patches, read_predictions
 from histo_monai.data.tables.slide_classes import TEST, read_slide_classes
 from histo_monai.data.tables.slide_scores import read_slide_scores
-from histo_monai.evaluation.baselines.models import ARMS, MAJORITY
+from histo_monai.evaluation.baselines.models import BASELINES, MAJORITY
 from histo_monai.evaluation.comparison.caveats import OTHER_LABELS, repeat_warnings, split_warnings
 from histo_monai.evaluation.comparison.models import (
     VERDICTS,
@@ -25,7 +25,7 @@ from histo_monai.evaluation.comparison.models import (
 )
 from histo_monai.evaluation.comparison.rows import Row, families
 from histo_monai.evaluation.recommendation import Candidate, read_candidate, recommend
-from histo_monai.evaluation.runs import Key, Repeat, by_arm, by_model
+from histo_monai.evaluation.runs import Key, Repeat, by_baseline, by_model
 from histo_monai.evaluation.slides import Axes, compare_slides
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.params import Params, load_params
@@ -48,10 +48,10 @@ TABLE, TESTS, REPORT, PICTURE = "table.csv", "tests.csv", "report.md", "table.pn
 
 
 def run() -> None:
-    """Write data/comparison: table.csv, tests.csv, report.md, table.png, metrics.json, summary.json; and chosen.json.
+    """Write data/comparison (table.csv, tests.csv, report.md, table.png, metrics.json, summary.json) and chosen.json.
 
     Raises:
-        InputError: predictions of a run are missing, or are not of the same patches as the others.
+        InputError: predictions of a run are missing, or cover other patches.
     """
     params = load_params(paths.PARAMS)
     read = _read(params)
@@ -69,7 +69,9 @@ def run() -> None:
             continue
         for part in parts.values():
             check_same_patches(next(iter(parts.values())), part)
-        _LOG.info("%s: %d patches, %d tables", split, len(parts[next(iter(parts))].rows), len(parts))
+        _LOG.info(
+            "compare: split=%s patches=%d tables=%d", split, len(parts[next(iter(parts))].rows), len(parts)
+        )
         tables.append(_split_table(params, split, parts))
         warnings += split_warnings(split, parts[next(iter(parts))])
     headline = tables[-1:]
@@ -77,13 +79,11 @@ def run() -> None:
         tables, headline = [*tables, slides], [*headline, slides]
     if not tables and warnings:
         raise InputError(
-            f"{paths.PATCHES_CSV}: no patch is tested on, and runs of several seeds were given different labels, "
-            "so they cannot be compared. Fix: name patients to test on in the column split, or set alpha: 1"
+            f"{paths.PATCHES_CSV}: without test patches, runs with different label subsets cannot be compared. "
+            "Fix: set split: test for some patients, or set alpha: 1"
         )
     if not tables:
-        raise InputError(
-            f"{paths.INDEX}: neither patches nor slides were learned from; label some, see {LABELING}"
-        )
+        raise InputError(f"{paths.INDEX}: no labeled patches or slides. Fix: label some ({LABELING})")
     are_scores = any(predictions.classes is None for predictions in read.values())
     warnings = [*repeat_warnings(params.pretraining_seeds, params.training_seeds, are_scores), *warnings]
     files = [predictions.path for predictions in read.values()]
@@ -106,13 +106,13 @@ def run() -> None:
     write_json(paths.CHOSEN, recommended)
     for line in warnings:
         _LOG.warning("%s", line)
-    _LOG.info("recommended model: %s, %s", recommended["model"] or "none", recommended["why"])
+    _LOG.info("compare: recommended model=%s, %s", recommended["model"] or "none", recommended["why"])
     splits = " and ".join(part.split for part in headline)
-    _LOG.info("%s: verdicts %s", splits, summary["verdicts"])
+    _LOG.info("compare: split=%s verdicts=%s", splits, summary["verdicts"])
 
 
 def summarize(parts: Sequence[SplitTable]) -> dict[str, dict[str, Any]]:
-    """Values of the models by metric, and how often each verdict was given."""
+    """Values of the models by metric, and counts of each verdict."""
     values = {
         f"{part.split.partition(' ')[0].replace('-', '_')}_{metric}": {
             row.model: _rounded(row.value) for row in part.table[part.table["metric"] == metric].itertuples()
@@ -131,22 +131,24 @@ def _read(params: Params) -> dict[Key, Predictions]:
         if (run.evaluation / paths.METRICS).is_file() and why_idle(run.evaluation):
             continue
         if not path.is_file():
-            raise InputError(f"{path}: not found; run `dvc repro evaluate@{run.name}` first")
+            raise InputError(f"{path}: not found. Fix: run `dvc repro evaluate@{run.name}`")
         read[run] = read_predictions(path)
-        for name in (*MODELS, *ARMS):
+        for name in (*MODELS, *BASELINES):
             if name not in read[run].predictions:
-                raise InputError(f"{path}: no predictions of {name!r}; run evaluate again")
+                raise InputError(
+                    f"{path}: no predictions of {name!r}. Fix: run `dvc repro evaluate@{run.name}`"
+                )
     return read
 
 
 def _candidate(run: Run) -> Candidate:
-    """The model of a run that its choice.json selects."""
+    """Selected model of a run, from its choice.json."""
     mend = f"run `dvc repro evaluate@{run.name}` again"
     return read_candidate(run.evaluation / paths.METRICS, mend, run.models, **run._asdict())
 
 
 def _have_same_patches(parts: Mapping[Key, Predictions]) -> bool:
-    """Whether all runs predict the same patches; where labels select, each label subset is predicted out of fold."""
+    """Whether all runs predict equal patches; out-of-fold predictions cover a run's own label subset."""
     first = next(iter(parts.values())).rows["patch_id"].tolist()
     return all(part.rows["patch_id"].tolist() == first for part in parts.values())
 
@@ -154,7 +156,7 @@ def _have_same_patches(parts: Mapping[Key, Predictions]) -> bool:
 def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -> SplitTable:
     first = next(iter(parts.values()))
     axes = (params.pretraining_methods, params.semisupervised_methods, params.repeats)
-    predictions = by_model(parts, *axes) | by_arm(parts, *axes)
+    predictions = by_model(parts, *axes) | by_baseline(parts, *axes)
     comparison = compare_models(
         first.references,
         {row.id: of_row for row, of_row in predictions.items()},
@@ -170,14 +172,14 @@ def _split_table(params: Params, split: str, parts: Mapping[Key, Predictions]) -
     if MAJORITY in first.predictions and first.classes is not None:
         always = first.predictions[MAJORITY].argmax(axis=1)
         right = float(np.mean(always == first.references[""]))
-        about += f"; always {first.classes[always[0]]!r}, the most frequent label, is right on {right:.3f}"
+        about += f"; accuracy of the most frequent label, {first.classes[always[0]]!r}: {right:.3f}"
     if first.unit != "patches":
         about = f"{len(set(first.groups))} {first.unit}, {about}"
     return _table(params, params.repeats, split, about, comparison, first.unit)
 
 
 def _diagnoses(params: Params) -> dict[Key, Path]:
-    """Scores of slides, by run; none where no slides are mapped."""
+    """Slide score files by run; empty if no slides are mapped."""
     if params.heatmap_section is None:
         return {}
     of_all = runs(*params.mapping, params.mapped_repeats)
@@ -185,17 +187,17 @@ def _diagnoses(params: Params) -> dict[Key, Path]:
 
 
 def _learned(params: Params) -> dict[Run, Path]:
-    """What was learned from labels of slides, by run."""
+    """Output folders of learning from slide labels, by run."""
     methods = [method for method in params.pretraining_methods if params.learns_from_slides(method)]
     all_runs = runs(methods, ("",), params.mapped_repeats)
     for run in all_runs:
         if not (run.mil / paths.METRICS).is_file():
-            raise InputError(f"{run.mil}: not found; run `dvc repro mil@{run.name}` first")
+            raise InputError(f"{run.mil}: not found. Fix: run `dvc repro mil@{run.name}`")
     return {run: run.mil / paths.MAPPED_CSV for run in all_runs if not why_idle(run.mil)}
 
 
 def _slides_table(params: Params) -> SplitTable | None:
-    """Slide-level AUCs with DeLong's intervals and tests; None where nothing was learned of slides."""
+    """Slide AUCs with DeLong's intervals and tests; None without slide results."""
     diagnosed = {key: read_slide_scores(path) for key, path in _diagnoses(params).items()}
     learned = {
         (run.method, run.encoder, run.seed): read_slide_classes(path)
@@ -226,7 +228,7 @@ def _table(
 def _value_row(
     params: Params, repeats: Sequence[Repeat], split: str, value: ModelValue, over: str
 ) -> dict[str, Any]:
-    """A row of table.csv."""
+    """Row of table.csv."""
     row = Row.of(value.model)
     printed = _printed(params, split, row, value.metric)
     by_rows = value.metric.startswith("icc") and len(repeats) == 1  # See `_F_BASED`.
@@ -254,7 +256,7 @@ def _value_row(
 
 
 def _printed(params: Params, split: str, row: Row, metric: str) -> PaperNumber:
-    """What the paper prints for the same experiment; NaN where it prints nothing, or the experiment is another."""
+    """Published number of the same experiment; NaN if there is none."""
     theirs = is_papers_experiment(
         source=params.source,
         dataset=params.dataset,
@@ -280,7 +282,7 @@ def _printed(params: Params, split: str, row: Row, metric: str) -> PaperNumber:
 
 
 def _test_row(split: str, test: PairedTest, over: str) -> dict[str, Any]:
-    """A row of tests.csv."""
+    """Row of tests.csv."""
     return {
         "split": split,
         "metric": test.metric,
@@ -299,7 +301,7 @@ def _test_row(split: str, test: PairedTest, over: str) -> dict[str, Any]:
 
 
 def _beside_groups(repeats: Sequence[Repeat]) -> str:
-    """What intervals are over beside patients, slides or patches."""
+    """Further sources of variation in the intervals, beside patients, slides or patches."""
     if len(dict(repeats)) > 1:
         return " and encoders"
     return " and seeds" * (len(repeats) > 1)

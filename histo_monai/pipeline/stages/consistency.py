@@ -1,4 +1,4 @@
-"""Stage `consistency`: model and unlabeled patches -> a student."""
+"""Stage `consistency`: fine-tuned model and unlabeled patches -> student."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from histo_monai.pipeline.provenance import made_from, without_ids, write_metric
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.teaching import Teaching, student_code
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.teaching.neighbors import Weighing
+from histo_monai.semisupervised.teaching.neighbors import NeighborWeights
 from histo_monai.semisupervised.teaching.trainer import StudentResult
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
@@ -63,15 +63,15 @@ PARAM_NAMES = (
     "consistency.paper",
     "evaluate",
 )
-"""What decides the result, as in dvc.yaml."""
+"""Params of the stage in dvc.yaml."""
 _FILES = (paths.MODEL, paths.CHOICE, paths.CURVES, paths.PAIRS)
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/models/<run>/student: model, folds/, choice, metrics, summary, curves.csv, pairs.png.
 
-    Without separate validation patches the labels select by cross-validation, in the folds of the fine-tuning: each
-    student starts from the model of its fold. Empty where no patch is labeled.
+    Without separate validation patches, cross-validation in the folds of the fine-tuning selects; each student starts
+    from the model of its fold. The outputs are empty if no patch is labeled.
     """
     of_run = Run(method, encoder, seed, student)
     params = load_params(paths.PARAMS)
@@ -86,7 +86,7 @@ def _start_path(run: Run, fold: int | None) -> Path:
 
 
 def _train(device: torch.device, of_run: Run, params: Params) -> None:
-    """In each process; the first chooses and writes."""
+    """Train in each process; process 0 selects and writes."""
     assembly = Assembly.of(params, device)
     rows = assembly.rows(of_run.derived_seed, with_unlabeled=True)
     folds_csv = of_run.folds[FINETUNED] / paths.FOLDS_CSV
@@ -107,12 +107,13 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     measured = validated.validation if validated and is_counted else result.validation
     curves = validated.curves if validated and is_counted else result.curves
     choice = _choose(teaching, of_run, model, validated)
+    at = result.interpolation
     metrics = {
         **validation_metrics(measured),
         **label_counts(rows),
         "num_unlabeled": len(rows.unlabeled),
         "num_folds": len(described),
-        "interpolation_weight": float(result.is_start) if result.line is None else result.line.start_weight,
+        "interpolation_weight": float(at.start_weight if at else result.is_start),
         "student_chosen": int(choice.chosen == STUDENT),
     }
     about = _about(assembly, of_run, metrics, provenance)
@@ -131,16 +132,20 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
     for fold in (None, *range(folds.num)):
         _checkpoint(of_run, fold).unlink(missing_ok=True)
-    _LOG.info("%s written: %s", of_run.student_folder, ", ".join(f"{k} {v:g}" for k, v in metrics.items()))
+    _LOG.info(
+        "consistency: output=%s %s",
+        of_run.student_folder,
+        ", ".join(f"{k} {v:g}" for k, v in metrics.items()),
+    )
 
 
 def _teaching(
     assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds, read: list[Path]
 ) -> Teaching:
-    """All trainings of the run; `read`: files that they are made from."""
+    """All trainings of the run; `read`: input files for the provenance."""
     values = [*of_run, selected(assembly.params, PARAM_NAMES, of_run.method, of_run.student)]
 
-    def records(fold: int | None, candidate: float | None, weighing: Weighing | None) -> Records:
+    def records(fold: int | None, candidate: float | None, weighing: NeighborWeights | None) -> Records:
         key = [*values, fold, candidate, weighing]
         code = student_code("consistency", of_run.student)
         return Records(_events(of_run, fold), _checkpoint(of_run, fold), fingerprint(key, read, code))
@@ -160,7 +165,7 @@ def _teaching(
 def _about(
     assembly: Assembly, of_run: Run, metrics: Mapping[str, float], provenance: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the JSON beside a student says beside the description of the fine-tuned model."""
+    """JSON description of a student, beyond the fine-tuned model's."""
     params = assembly.params
     settings = dataclasses.asdict(params.consistency.methods[of_run.student])
     return {
@@ -180,7 +185,7 @@ def _choose(
     model: TaskModel,
     validated: CrossValidated[TaskModel, StudentResult] | None,
 ) -> Choice:
-    """Student or fine-tuned model, by separate validation patches or by the labels of the folds."""
+    """Selected model, student or fine-tuned, by separate validation patches or cross-validation."""
     assembly, rows = teaching.assembly, teaching.rows
     task, seed = assembly.task, assembly.params.evaluate.seed
     if len(rows.validation):
@@ -204,5 +209,5 @@ def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
 
 
 def _columns(curves: list[dict[str, float]], measured: Mapping[str, float]) -> list[str] | None:
-    """Those of curves without an epoch; others bring their own."""
+    """Column names of curves without an epoch; None otherwise."""
     return None if curves else ["epoch", "lr", *(f"validation_{name}" for name in measured)]

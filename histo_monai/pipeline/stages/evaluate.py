@@ -1,4 +1,4 @@
-"""Stage `evaluate`: two models, cheap arms -> metrics, pictures."""
+"""Stage `evaluate`: fine-tuned model, student and fast baselines -> predictions, metrics, plots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from histo_monai.data.loaders.labeled import LabeledLoader, spread
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
 from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows
-from histo_monai.evaluation.baselines.predictions import Arms, predict_arms
+from histo_monai.evaluation.baselines.predictions import BaselinePredictions, predict_baselines
 from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
@@ -41,17 +41,17 @@ SPLITS = ("validation", "test")
 NUM_BINS = 10
 NUM_SHOWN = 24
 HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
-"""What summary.json tells of each split, and `dvc metrics show` prints; everything else is in metrics.json."""
+"""Metrics of each split in summary.json, for `dvc metrics show`; metrics.json holds all."""
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/evaluation/<run>: predictions.csv, metrics.json, summary.json, plots/.
 
-    Without separate validation patches, those of validation are the labeled ones, each predicted by models that were
-    trained without its patient. Empty where no patch is labeled.
+    Without separate validation patches, the labeled patches are the validation; models trained without its patient
+    predict each. The outputs are empty if no patch is labeled.
 
     Raises:
-        InputError: no patch is tested on, and the labels cannot be cross-validated.
+        InputError: there are no test patches, and the labels cannot be cross-validated.
     """
     of_run = Run(method, encoder, seed, student)
     params = load_params(paths.PARAMS)
@@ -87,8 +87,8 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         predictions = {"validation": out_of_fold, **predictions}
     if not rows:
         raise InputError(
-            f"{paths.PATCHES_CSV}: no patch is tested on, and the labels cannot be cross-validated, so nothing can "
-            "be measured. Fix: name patients to test on in the column split, or label patches of more patients"
+            f"{paths.PATCHES_CSV}: no test patches, and too few patients for cross-validation. "
+            "Fix: set split: test for some patients, or label patches of more patients"
         )
     metrics = _metrics(params, task, rows, predictions, choice, arms)
     with whole_folder(of_run.evaluation) as draft:
@@ -113,15 +113,15 @@ def _baselines(
     loaders: Mapping[str, LabeledLoader],
     networks: Mapping[str, Predictions],
     fold: int | None = None,
-) -> Arms:
-    """Fast baselines that learn from the labels of the run, or from those outside a fold."""
+) -> BaselinePredictions:
+    """Fast baselines trained on the labels of the run, or on those outside a fold."""
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
     seed = derive_seed(of_run.derived_seed, "finetune")
     encoder = frozen_encoder(
         assembly, of_run.encoder_path, given, seed=seed if fold is None else derive_seed(seed, "fold", fold)
     )
-    return predict_arms(
+    return predict_baselines(
         encoder,
         assembly.task,
         assembly.in_order(given.labeled),
@@ -133,7 +133,7 @@ def _baselines(
 
 
 def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: LabelFolds) -> Predictions:
-    """Predictions of the labeled patches by models and baselines that were trained without their patients."""
+    """Predictions of the labeled patches by models and baselines trained without their patients."""
     fold_of = folds.of(given.labeled)
     both = {
         name: _read_out_of_fold(folder / paths.PREDICTIONS, name, given.labeled)
@@ -152,7 +152,9 @@ def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: La
 def _read_out_of_fold(path: Path, name: str, labeled: pd.DataFrame) -> np.ndarray:
     table = read_predictions(path)
     if table.rows["patch_id"].tolist() != labeled["patch_id"].tolist():
-        raise InputError(f"{path}: other patches than the labeled ones of the run; run its stage again")
+        raise InputError(
+            f"{path}: its patches differ from the run's labeled patches. Fix: run its stage again"
+        )
     return table.predictions[name].reshape(len(labeled), -1)
 
 
@@ -162,9 +164,9 @@ def _metrics(
     rows: Mapping[str, pd.DataFrame],
     predictions: Mapping[str, Predictions],
     choice: Mapping[str, Any],
-    arms: Arms,
+    arms: BaselinePredictions,
 ) -> dict[str, Any]:
-    """What metrics.json holds."""
+    """Content of metrics.json."""
     metrics: dict[str, Any] = {
         "choice": choice,
         "arms": {name: chosen.as_dict() for name, chosen in arms.chosen.items()},
@@ -182,7 +184,7 @@ def _metrics(
 
 
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """The headline of every split: {"test_accuracy": {"student": 0.9, ...}, ...}."""
+    """Main numbers of every split: {"test_accuracy": {"student": 0.9, ...}, ...}."""
     return {
         f"{split}_{name}": {
             model: of_model[name]["value"]
@@ -212,7 +214,7 @@ def _warnings(path: Path) -> list[str]:
 def _draw(
     folder: Path, task: Task, rows: pd.DataFrame, loader: LabeledLoader, predictions: Predictions
 ) -> None:
-    """The pictures that `dvc plots show` opens: of the fine-tuned model and of the student."""
+    """Write the plots of `dvc plots show` for the fine-tuned model and the student."""
     folder.mkdir()
     both = {name: predictions[name] for name in MODELS}
     targets = loader.targets.numpy()

@@ -1,4 +1,4 @@
-"""Stage `finetune`: an encoder and a fraction of the labels -> a model of the task."""
+"""Stage `finetune`: encoder and a fraction of the labels -> task model."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ PARAM_NAMES = (
     "finetune.paper",
     "evaluate.batch_size",
 )
-"""What decides the result, as in dvc.yaml."""
+"""Params of the stage in dvc.yaml."""
 
 
 def run(method: str, encoder: int, seed: int) -> None:
     """Write data/models/<run>/finetuned: model, folds/, metrics.json, summary.json, curves.csv, answers.png.
 
-    Without separate validation patches the labels select by cross-validation, patients apart, and the model learns from
-    all of them afterwards. folds/ holds its models, which map the slides that they have not learned from. Empty where
-    no patch is labeled.
+    Without separate validation patches, cross-validation by patient selects, and the final model learns from all
+    labels. folds/ holds the cross-validation models, which map the training slides. The outputs are empty if no patch
+    is labeled.
     """
     of_run = Run(method, encoder, seed)
     params = load_params(paths.PARAMS)
@@ -73,7 +73,7 @@ def run(method: str, encoder: int, seed: int) -> None:
 
 
 class _Course(NamedTuple):
-    """What is shown of a training: measured on patches that it did not learn from, where there are any."""
+    """Curves and metrics on held-out patches, if there are any."""
 
     validation: Mapping[str, float]
     curves: list[dict[str, float]]
@@ -81,7 +81,7 @@ class _Course(NamedTuple):
 
 
 def _train(device: torch.device, of_run: Run, params: Params) -> None:
-    """In each process; the first writes."""
+    """Train in each process; process 0 writes."""
     assembly = Assembly.of(params, device)
     rows = assembly.rows(of_run.derived_seed, with_unlabeled=False)
     used = [rows.labeled, rows.validation]
@@ -101,7 +101,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     metrics = {
         **validation_metrics(course.validation),
         "best_epoch": result.best_epoch,
-        **({} if result.line is None else {"interpolation_weight": result.line.start_weight}),
+        **({"interpolation_weight": at.start_weight} if (at := result.interpolation) else {}),
         **label_counts(rows),
         "num_folds": len(described),
     }
@@ -126,7 +126,9 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     for fold in (None, *range(folds.num)):
         _checkpoint(of_run, fold).unlink(missing_ok=True)
     _LOG.info(
-        "%s written: %s", of_run.finetuned, ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+        "finetune: output=%s %s",
+        of_run.finetuned,
+        ", ".join(f"{name} {value:g}" for name, value in metrics.items()),
     )
 
 
@@ -159,12 +161,12 @@ def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
 
 
 def _columns(course: _Course) -> list[str] | None:
-    """Those of curves without an epoch; others bring their own."""
+    """Column names of curves without an epoch; None otherwise."""
     return None if course.curves else ["epoch", "lr", *(f"validation_{name}" for name in course.validation)]
 
 
 def _is_mapped(params: Params, of_run: Run) -> bool:
-    """Whether a student of this model maps slides: those that were learned from are mapped by the folds' models."""
+    """Whether a student of this model maps slides, so that fold models must map training slides."""
     return any(
         params.is_mapped_by(of_run.method, of_run.encoder, student)
         for student in params.semisupervised_methods

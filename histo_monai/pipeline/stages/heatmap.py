@@ -47,12 +47,11 @@ MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
 def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/heatmaps/<run>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
 
-    Slides of patients that were learned from are mapped by models without their fold; with `heatmap.seen`, columns that
-    end in `_seen` hold what the models that were trained on them say. A run that was killed goes on after its last
-    finished slide.
+    Fold models map the slides of training patients; with `heatmap.seen`, columns that end in `_seen` hold scores of the
+    models trained on them. An interrupted run resumes after its last slide.
 
     Raises:
-        InputError: a model or slide cannot be used, or the patches have no one resolution.
+        InputError: a model or slide cannot be used, or the patches have no common µm/px.
     """
     of_run = Run(method, encoder, seed, student)
     params = load_params(paths.PARAMS)
@@ -65,7 +64,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
             slides.iloc[:0].to_csv(draft / paths.MAPPED_CSV, index=False)
             counts = {"slides": 0, "cells": 0}
             write_metrics(draft, counts, made_from(params, [paths.WHOLE_SLIDES_CSV]), summary=counts)
-        _LOG.info("%s: no slide is mapped", folder)
+        _LOG.info("heatmap: output=%s slides=0", folder)
         return
     assembly = Assembly.of(params)
     environment = assembly.environment
@@ -86,7 +85,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         done,
         **environment.sharing,
     )
-    if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
+    if torchrun_rank() > 0:  # under torchrun, process 0 writes
         return
     outlines = [Path(name) for name in slides["annotation"] if name]
     tables = [paths.PATCHES_CSV, paths.WHOLE_SLIDES_CSV]
@@ -101,7 +100,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}
         write_metrics(draft, counts, provenance, summary=counts)
     shutil.rmtree(paths.unfinished_folder(stage), ignore_errors=True)
-    _LOG.info("%s written: %d slides, %d cells", folder, counts["slides"], counts["cells"])
+    _LOG.info("heatmap: output=%s slides=%d cells=%d", folder, counts["slides"], counts["cells"])
 
 
 def _make_folders(folder: Path) -> None:
@@ -110,7 +109,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: bool) -> list[SlideJob]:
-    """Slides with the models that map them; `fold_of`: of each slide, -1 for those that nothing was learned from."""
+    """Slides with the models that map them; `fold_of`: fold per slide, -1 for slides outside training."""
     last, folds = run.models, run.folds
     columns = (slides["slide_id"], slides["path"], slides["mpp"], fold_of.tolist())
     jobs = []
@@ -123,8 +122,8 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: b
                 name, missing = lacking[0]
                 stage = "finetune" if name == FINETUNED else "consistency"
                 raise InputError(
-                    f"{folds[STUDENT] / paths.FOLDS_CSV}: slide {slide_id} is of fold {fold}, and {missing} is "
-                    f"missing; run `dvc repro {stage}` again"
+                    f"{folds[STUDENT] / paths.FOLDS_CSV}: slide {slide_id} needs fold {fold}, but {missing} is "
+                    f"missing. Fix: run `dvc repro {stage}`"
                 )
             models |= {f"{name}{SEEN}": path for name, path in last.items() if by_seen}
         jobs.append(SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models))
@@ -132,7 +131,7 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: b
 
 
 def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
-    """How slides are mapped, and the classes whose probabilities are: of two the positive one, else all."""
+    """Map settings, and the mapped classes: the positive one of two, else all."""
     params, section = assembly.params, assembly.params.heatmap_section
     assert section is not None
     path = run.models[FINETUNED]
@@ -157,7 +156,7 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
 def _write_maps(
     folder: Path, slides: pd.DataFrame, params: Params, classes: tuple[str, ...], processes: int
 ) -> pd.DataFrame:
-    """Everything that is drawn from the scores; the table of slides with the number of their cells."""
+    """Write maps, overlays and outlines; slide table with the number of cells."""
     section = params.heatmap
     style = MapStyle(
         classes, section.overlay_mpp, section.region_threshold, **dataclasses.asdict(section.detection)
@@ -171,9 +170,7 @@ def _write_maps(
     )
     titles = ["slide", "reference", *MODELS]
     kept = list(range(len(titles)))
-    if (
-        not (slides["annotation"] != "").any() and not slides["exhaustive"].any()
-    ):  # Nobody has outlined anything.
+    if not (slides["annotation"] != "").any() and not slides["exhaustive"].any():  # the slide has no outlines
         kept = [0, *range(2, len(titles))]
     pictures = [(row_title(rows[i]), [done[i][1][column] for column in kept]) for i in shown]
     titles = [titles[column] for column in kept]
@@ -183,7 +180,7 @@ def _write_maps(
 
 
 def _for_mosaic(slides: pd.DataFrame) -> list[int]:
-    """Test slides first; of each split those with tumor, macro- before micrometastases."""
+    """Indices for the mosaic: test slides first; per split macrometastases, micrometastases, normal."""
     order = pd.DataFrame(
         {
             "split": slides["split"].map({"test": 0, "validation": 1, "train": 2}),

@@ -1,4 +1,4 @@
-"""Stage `index`: data on disk -> tables of slides, of patch centers and of labeled patches."""
+"""Stage `index`: data on disk -> tables of slides, patch centers and labeled patches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run() -> None:
     """Write data/index: slides, centers, skipped, patches, unlabeled, whole_slides, near_copies (.csv), counts (.json).
 
     Raises:
-        InputError: slides, images or labels cannot be used, or what is tested on has a part in training.
+        InputError: slides, images or labels cannot be used, or test data leak into training.
     """
     params = load_params(paths.PARAMS)
     processes = num_cpus()
@@ -45,7 +45,7 @@ def run() -> None:
         DATASETS[name].check_files(_existing_folder(params.source, name, key), processes)
     slides, centers, skipped = _to_pretrain_on(params, processes)
     for row in skipped.itertuples():
-        _LOG.warning("left out: %s", row.problem)
+        _LOG.warning("index: skipped: %s", row.problem)
     labels, whole_slides = _labels_and_whole_slides(params, slides, processes)
     unlabeled = _unlabeled(params, slides, whole_slides, labels.table, processes)
     label_counts = count_patches(labels.table)
@@ -74,11 +74,11 @@ def run() -> None:
         )
         write_metrics(folder, counts, provenance, summary=counts)
     numbers = ", ".join(f"{name} {n}" for name, n in counts.items())
-    _LOG.info("%s written: %s", paths.INDEX, numbers)
+    _LOG.info("index: output=%s %s", paths.INDEX, numbers)
 
 
 def _to_pretrain_on(params: Params, processes: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """See `build_pretraining_index`; nothing where there are only pictures, and no method learns from slides."""
+    """Tables of slides, centers and skipped slides; empty for image datasets without pretraining on slides."""
     root, section = (
         _existing_folder(params.source, params.pretraining_dataset, "pretraining_dataset"),
         params.corpus_section,
@@ -113,14 +113,14 @@ def _to_pretrain_on(params: Params, processes: int) -> tuple[pd.DataFrame, pd.Da
 def _labels_and_whole_slides(
     params: Params, corpus: pd.DataFrame, processes: int
 ) -> tuple[Labels, pd.DataFrame]:
-    """Labeled patches, and slides to map and to diagnose, compared with each other and with the corpus.
+    """Labeled patches, and slides to map and diagnose, audited against each other and the pretraining slides.
 
-    Without labels of your own slides there are no patches.
+    The patches are empty if your own slides have no labels.
     """
     dataset, reading = DATASETS[params.dataset], _reading(params, processes)
     missing = dataset.missing_labels(reading.root)
     labeled = dataset.labeled_patches(reading) if missing is None else LabeledDataset(empty_table())
-    _warn(labeled.warnings)  # Before anything else can fail.
+    _warn(labeled.warnings)  # before later errors
     file_paths = pd.Series(
         {path: _portable(Path(path)) for path in labeled.table["path"].unique()}, dtype=str
     )
@@ -169,7 +169,7 @@ def _labels_and_whole_slides(
 
 
 def _without_validation(params: Params, whole_slides: pd.DataFrame) -> pd.DataFrame:
-    """The slides of validation join those of training, unless labels for validation are separate."""
+    """Slides with the validation split merged into training, unless validation is separate."""
     if params.is_validation_separate:
         return whole_slides
     return whole_slides.assign(split=whole_slides["split"].replace({"validation": "train"}))
@@ -183,7 +183,7 @@ def _warn(lines: Sequence[str]) -> None:
 def _unlabeled(
     params: Params, corpus: pd.DataFrame, whole_slides: pd.DataFrame, table: pd.DataFrame, processes: int
 ) -> pd.DataFrame:
-    """Patches from tissue beside the labeled ones, at their resolution; from slides of the same dataset."""
+    """Unlabeled patches at the labeled patches' µm/px, from slides of the dataset."""
     num = DATASETS[params.dataset].num_unlabeled(params.labels_section)
     if num == 0 or table.empty:
         return empty_table()
@@ -192,8 +192,8 @@ def _unlabeled(
         return empty_table()
     if mpp is None:
         raise InputError(
-            f"{section}.unlabeled: patches are asked for, but the labeled ones for training have no one resolution "
-            "(they are images, or squares of several mpp), and it is that which they are drawn at; set it to 0"
+            f"{section}.unlabeled: the labeled training patches have no common µm/px; they are images "
+            "or squares of several mpp. Fix: set it to 0"
         )
     wanted = PLENTY if num is None else num
     same = corpus if params.pretraining_dataset == params.dataset else corpus.iloc[:0]
@@ -215,7 +215,7 @@ def _unlabeled(
         )
     except InputError as error:
         if num is None:
-            _LOG.warning("no unlabeled patches: %s", error)
+            _LOG.warning("index: unlabeled patches=0: %s", error)
             return empty_table()
         raise InputError(f"{section}.unlabeled: {error}") from None
 
@@ -232,10 +232,10 @@ def _reading(params: Params, processes: int) -> Reading:
 
 
 def read_corpus(params: Params) -> pd.DataFrame:
-    """The slides of the corpus that params name, with paths relative to the project's root where they lie inside it.
+    """Pretraining slides, with paths relative to the project's root if inside it.
 
     Raises:
-        InputError: the corpus's folder is missing or is not what its layout says.
+        InputError: the dataset folder is missing or has another layout.
     """
     root = _existing_folder(params.source, params.pretraining_dataset, "pretraining_dataset")
     table = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
@@ -243,7 +243,7 @@ def read_corpus(params: Params) -> pd.DataFrame:
 
 
 def _manifests(params: Params) -> list[Path]:
-    """Tables and outlines that came with the data."""
+    """Tables and outlines of a dataset's folder."""
     roots = {
         paths.dataset_folder(params.source, name) for name in (params.pretraining_dataset, params.dataset)
     }
@@ -255,7 +255,7 @@ def _existing_folder(source: str, name: str, key: str) -> Path:
     root = paths.dataset_folder(source, name)
     if not root.is_dir():
         raise InputError(
-            f"{root}: not found; put or link the {name} data there, or set `{key}` in params.yaml"
+            f"{root}: not found. Fix: copy or link the {name} data there, or set `{key}` in params.yaml"
         )
     return root
 

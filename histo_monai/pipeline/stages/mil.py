@@ -1,4 +1,4 @@
-"""Stage `mil`: features of slides and their labels -> attention pooling, cross-fitted."""
+"""Stage `mil`: patch features and slide labels -> attention pooling, cross-fitted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from histo_monai.data.tables.slide_classes import (
     slide_classes_table,
 )
 from histo_monai.data.tables.tasks import patient_or_slide
-from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS, SLIDE_ARMS
+from histo_monai.evaluation.comparison.rows import ATTENTION, MOMENTS, SLIDE_MODELS
 from histo_monai.models.checkpoint import save_model
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import read_environment
@@ -60,7 +60,7 @@ _FOLDERS = (WEIGHTS, NETWORKS, paths.PLOTS)
 def run(method: str, encoder: int, seed: int) -> None:
     """Write data/mil/<run>: slides.csv, networks/, attention/, curves.csv, metrics.json, summary.json, plots/.
 
-    Nothing where no label of a slide can be learned from.
+    The outputs are empty without slide labels.
 
     Raises:
         InputError: features are missing or damaged, or the training diverged.
@@ -112,7 +112,7 @@ def run(method: str, encoder: int, seed: int) -> None:
 
 
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """The headlines: {"test_macro_auc": {"attention": 0.9, "moments": 0.8}, ...}."""
+    """Main numbers: {"test_macro_auc": {"attention": 0.9, "moments": 0.8}, ...}."""
     return {
         f"{part}_{metric}": {arm: of_arm[metric]["value"] for arm, of_arm in metrics[part].items()}
         for part in ("test", "cross_fitted")
@@ -124,16 +124,18 @@ def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 def _slides(
     rows: pd.DataFrame, classes: Sequence[str], bags: Bags, num_folds: int, seed: int
 ) -> tuple[Slides, list[str]]:
-    """What is learned from, and what a reader must know."""
+    """Training and test slides, and data warnings."""
     labels = pd.Index(classes).get_indexer(pd.Index(rows["label"])).astype(np.int64)
     bare = np.array([size == 0 for size in bags.sizes])
     teaches = (rows["split"] != "test").to_numpy() & (labels >= 0) & ~bare
     folds = np.full(len(rows), NO_FOLD, np.int64)
     folds[teaches] = assign_folds(rows[teaches], num_folds, generator(seed, "mil folds"))
     groups = patient_or_slide(rows).to_numpy(dtype=object)
-    labels = np.where(teaches, labels, -1)  # Those that are tested are not looked at.
+    labels = np.where(teaches, labels, -1)  # labels of test slides are not used
     names = rows.loc[bare, "slide_id"].tolist()
-    warnings = [f"no tissue was found on {', '.join(names[:5])}: taken for what most are"] if names else []
+    warnings = (
+        [f"no tissue found on {', '.join(names[:5])}: predicted as the most frequent class"] if names else []
+    )
     return Slides(bags, labels, folds, groups, len(classes)), warnings
 
 
@@ -155,7 +157,7 @@ def _write_networks(
 def _write_weights(
     folder: Path, rows: pd.DataFrame, file_paths: Sequence[Path], weights: Sequence[NDArray[np.float32]]
 ) -> dict[str, Heatmap]:
-    """A map of each slide: the weights of its patches in parts of the largest."""
+    """Attention map of each slide, relative to its maximum."""
     maps = {}
     for slide_id, path, of_slide in zip(rows["slide_id"], file_paths, weights, strict=True):
         with FeatureFile(path) as file:
@@ -195,11 +197,11 @@ def _metrics(
         metrics[IN_OUTLINES] = {"mean_auc": round(float(np.mean(areas)), 6), "num_slides": len(areas)}
     about = []
     if read.part != TEST:
-        about = ["no test slide has a label: each slide is scored by a network that has not seen its label"]
+        about = ["no test slide has a label: each slide is scored by a network trained without it"]
     num_patients = len(set(read.groups))
     if num_patients < FEW_PATIENTS:
         of_patients = f" of {num_patients} patients" if num_patients < len(read.rows) else ""
-        about += [f"{len(read.rows)} labeled {read.part}{of_patients} only: intervals are wide"]
+        about += [f"{len(read.rows)} labeled {read.part}{of_patients}: intervals are wide"]
     return metrics | {"warnings": [*warnings, *about]}
 
 
@@ -211,11 +213,11 @@ def _draw(
     maps: Mapping[str, Heatmap],
     params: Params,
 ) -> None:
-    """ROC where there are two classes; attention of some slides."""
+    """Plot the ROC curve of two classes, and the attention of some slides."""
     if len(read.classes) == 2 and len(set(read.rows["label"])) == 2:
         second = read.labels == 1
-        scores = {_IN_WORDS[arm]: read.predictions[arm][:, 1] for arm in SLIDE_ARMS}
-        areas = {_IN_WORDS[arm]: estimates[arm]["slide_auc"] for arm in SLIDE_ARMS}
+        scores = {_IN_WORDS[arm]: read.predictions[arm][:, 1] for arm in SLIDE_MODELS}
+        areas = {_IN_WORDS[arm]: estimates[arm]["slide_auc"] for arm in SLIDE_MODELS}
         negative, positive = read.classes
         image.imsave(folder / "roc.png", roc(second, scores, areas, (negative, positive)))
     section = params.heatmap
@@ -237,5 +239,5 @@ def _draw(
         drawn = [picture.thumbnail, *reference_or_none, picture.blended(heatmap, ATTENTION, ())]
         pictures.append((f"{slide_id} {label}", drawn))
     columns = ["slide", *["reference"] * is_outlined, ATTENTION]
-    quantity = "attention, of its highest"
+    quantity = "attention / maximum"
     image.imsave(folder / "attention.png", map_mosaic(pictures, columns, quantity=quantity))

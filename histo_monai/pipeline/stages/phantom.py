@@ -1,4 +1,4 @@
-"""Stage `phantom`: the simulated cohort, in the official layout of its dataset."""
+"""Stage `phantom`: simulated slides in the official layout of their dataset."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def run() -> None:
-    """Write data/phantom/<dataset> for the dataset and the corpus of params.yaml; nothing where the source is raw."""
+    """Write data/phantom/<dataset> for dataset and pretraining dataset; nothing if source is raw."""
     params = load_params(paths.PARAMS)
     with whole_folder(paths.PHANTOM) as folder:
         if params.source == "raw":
-            _LOG.info("source is raw: nothing to simulate")
+            _LOG.info("phantom: slides=0, source is raw")
             return
         for name in sorted({params.dataset, params.pretraining_dataset}):
             cohort = loaded(DATASETS[name].phantom)

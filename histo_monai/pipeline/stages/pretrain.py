@@ -1,4 +1,4 @@
-"""Stage `pretrain`: unlabeled slides -> an encoder, its curves and its metrics."""
+"""Stage `pretrain`: unlabeled slides -> encoder, curves, metrics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PARAM_NAMES = (
     "pretrain.augmentation",
     "pretrain.${item.method}",
 )
-"""What decides the result, as in dvc.yaml."""
+"""Params of the stage in dvc.yaml."""
 
 
 def run(method: str, encoder: int) -> None:
@@ -91,7 +91,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
 
 
 def build_pretext(method: str, params: Params) -> Pretext:
-    """The method with its section of params."""
+    """Pretraining method with its section of params."""
     return PRETEXTS[method](
         start=EncoderStart.of(params.encoder),
         patch_px=params.patch_px,
@@ -102,7 +102,7 @@ def build_pretext(method: str, params: Params) -> Pretext:
 
 
 def _weights_read(pretext: Pretext, params: Params) -> list[Path]:
-    """The file of weights, where the method starts from it."""
+    """Encoder weights file, if the method starts from it."""
     used = pretext.description()["encoder"]["weights"] is not None
     return [Path(params.encoder.weights)] if used and params.encoder.weights else []
 
@@ -174,4 +174,4 @@ def _write(
         metrics,
     )
     values = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
-    _LOG.info("%s written: %s", target, values)
+    _LOG.info("pretrain: output=%s %s", target, values)

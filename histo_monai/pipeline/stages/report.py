@@ -1,4 +1,4 @@
-"""Stage `report`: all that a run has left -> one page that opens from disk, with charts and a viewer of slides."""
+"""Stage `report`: results of a run -> one page with charts and a slide viewer."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ _CHOICE = {
     "interpolation_weight": float,
 }
 _DIAGNOSIS = {"test?": {str: {str: (ESTIMATE_SHAPE, float)}}}
-"""Shapes of what other stages leave, see `utils.storage.shapes`."""
+"""Shapes of other stages' outputs."""
 
 
 def run() -> None:
-    """Write data/report: index.html, and beside it assets/, pictures/, cases/, slides/; metrics.json.
+    """Write data/report: index.html, assets/, pictures/, cases/, slides/, metrics.json.
 
     Raises:
-        InputError: what a stage before it leaves is missing, or is not what it leaves.
+        InputError: an output of an earlier stage is missing or malformed.
     """
     params = load_params(paths.PARAMS)
     told = read_json(paths.COMPARISON / paths.METRICS, "run `dvc repro compare` again", _COMPARISON)
@@ -96,23 +96,23 @@ def run() -> None:
         write_metrics(draft, {"run": main.name, "warnings": warnings}, provenance)
     for line in warnings:
         _LOG.warning("%s", line)
-    _LOG.info("%s written; open it, or run `python -m histo_monai report --serve`", paths.REPORT / PAGE)
+    _LOG.info("report: page=%s; open it, or run `python -m histo_monai report --serve`", paths.REPORT / PAGE)
 
 
 def _main_run(params: Params) -> Run:
-    """The run whose details are shown: the first that maps slides, or the first of all."""
+    """The run shown in detail: the first that maps slides, else the first."""
     mapped = runs(*params.mapping, params.mapped_repeats)
     return (mapped or runs(params.pretraining_methods[-1:], params.semisupervised_methods, params.repeats))[0]
 
 
 def _subtitle(params: Params, main: Run) -> str:
-    kind = "a simulated cohort" if params.source == "phantom" else "slides of your own"
+    kind = "simulated slides" if params.source == "phantom" else "slides of your own"
     num = len(runs(params.pretraining_methods, params.semisupervised_methods, params.repeats))
-    return f"{params.dataset}, {kind}. {num} run{'s' * (num > 1)}; where one is shown in detail, it is {main.name}."
+    return f"{params.dataset}, {kind}. {num} run{'s' * (num > 1)}. Details show the run {main.name}."
 
 
 def _splits(told: Mapping[str, Any]) -> list[SplitTable]:
-    """The tables of the comparison, the one to look at first foremost."""
+    """Tables of the comparison, the main split first."""
     if not told["about"]:
         return []
     names = ("split", "metric", "method", "training", "first", "second")
@@ -138,13 +138,13 @@ def _results(
     of_all = f"{used:,} of {counts.get('patches_train', 0):,} labels were used"
     if selecting := trained.get("num_validation", 0):
         of_all += f", and {selecting:,} further labels selected the model: {used + selecting:,} labels in all"
-    beside = f", and {unlabeled:,} patches beside them whose labels nobody looked at" if unlabeled else ""
+    beside = f", and {unlabeled:,} patches without labels" if unlabeled else ""
     known = [*warnings, *told["warnings"], *labels.get("warnings", [])]
     return results_section(_splits(told), known, f"{of_all}{beside}.", _majority(predictions))
 
 
 def _majority(part: Predictions | None) -> Majority | None:
-    """How right it is to look at nothing."""
+    """Accuracy of the most frequent label."""
     if part is None or part.classes is None or MAJORITY not in part.predictions:
         return None
     always = part.predictions[MAJORITY].argmax(axis=1)
@@ -153,7 +153,7 @@ def _majority(part: Predictions | None) -> Majority | None:
 
 
 def _predictions(main: Run) -> Predictions | None:
-    """Of the run shown; the test patches, or those of the validation where there is no test. None: of none."""
+    """Predictions of the detailed run on test patches, else validation patches; None without either."""
     if why_idle(main.evaluation):
         return None
     predictions = read_predictions(main.evaluation / paths.PREDICTIONS)
@@ -200,10 +200,10 @@ def _training(draft: Path, main: Run) -> Section:
 
 
 def _why_chosen(choice: Mapping[str, Any]) -> str:
-    """Which of the two models is to be used, in a sentence or two."""
+    """One or two sentences with the selected model and the reason."""
     name = {FINETUNED: "the fine-tuned model", STUDENT: "the student"}[choice["chosen"]]
     if "difference" not in choice:
-        return f"Selected is {name}: {choice['why']}."
+        return f"Selected model: {name}. {choice['why']}."
     difference = choice["difference"]
     ends = (
         f"{difference['low']:+.3f} to {difference['high']:+.3f}"
@@ -211,8 +211,8 @@ def _why_chosen(choice: Mapping[str, Any]) -> str:
         else "no interval"
     )
     return (
-        f"On held-out labels the student is ahead by {difference['value']:+.3f} ({ends}) in {choice['measure']}. "
-        f"Selected is {name}: a student is selected only where that interval lies above 0."
+        f"On held-out labels, student minus fine-tuned is {difference['value']:+.3f} ({ends}) in {choice['measure']}. "
+        f"Selected model: {name}. A student is selected only if this interval is above 0."
     )
 
 
@@ -247,9 +247,7 @@ def _whole_slides(draft: Path, params: Params, main: Run) -> Section:
     entries = [entry for entry, _ in made]
     classes = made[0][1] if made else ()
     why = (
-        "whole_slides in params.yaml asks for maps"
-        if len(whole)
-        else f"{params.dataset} names no whole slide"
+        "slide_level in params.yaml requests maps" if len(whole) else f"{params.dataset} names no whole slide"
     )
     return slides_section(mapped, scores, main.name, entries, classes, estimates, params.positive_class, why)
 
@@ -284,8 +282,8 @@ def _cards(main: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def _copied(draft: Path, path: Path, name: str) -> str:
-    """A picture of another stage, beside the page; its path there."""
+    """Path on the page of a copied picture."""
     if not path.is_file():
-        raise InputError(f"{path}: not found; run the stage that draws it again")
+        raise InputError(f"{path}: not found. Fix: run its stage again")
     shutil.copyfile(path, draft / PICTURES / name)
     return f"{PICTURES}/{name}"

@@ -1,1 +1,1 @@
-"""What there is before anything is trained: a page, and a picture of each slide."""
+"""Input page of the stage `check`."""

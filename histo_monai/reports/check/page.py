@@ -1,4 +1,4 @@
-"""The page of the stage `check`: what there is, before anything is trained on it."""
+"""HTML page of the stage `check`: input before any training."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ figcaption { padding: .5rem .7rem; background: Canvas; overflow-wrap: anywhere; 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the page tells.
+    """Content of the page.
 
     Attributes:
-        problems: Why a later stage would fail, a line each.
-        remarks: What a reader of the results must know, a line each.
-        slides: Every slide once: `slide_id`, `split`, `patient_id`, `label`, `mpp`.
-        pictures: slide_id -> its picture, relative to the page.
-        centers: Of the pretraining, `data.tables.columns.CENTER_COLUMNS`.
+        problems: one line per reason that a later stage would fail.
+        remarks: data warnings, one line each.
+        slides: every slide once: `slide_id`, `split`, `patient_id`, `label`, `mpp`.
+        pictures: slide_id -> picture, relative to the page.
+        centers: patch centers of the pretraining, `data.tables.columns.CENTER_COLUMNS`.
         patches: `data.tables.columns.PATCH_COLUMNS`.
         colors: class -> color of its squares.
     """
@@ -52,7 +52,7 @@ class Checked:
 
 
 def check_page(checked: Checked) -> str:
-    """HTML that opens from disk, without a request beyond the pictures beside it."""
+    """HTML that opens without a server and loads only the pictures beside it."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>Ready to train?</title><style>{_STYLE}</style>",
@@ -71,9 +71,9 @@ def check_page(checked: Checked) -> str:
 
 def _headline(checked: Checked) -> str:
     if checked.problems:
-        return f"Not ready to train: {len(checked.problems)} to mend"
+        return f"Not ready to train: {len(checked.problems)} to fix"
     num = len(checked.remarks)
-    return f"Ready to train, {num} remark{'s' if num > 1 else ''}" if num else "Ready to train"
+    return f"Ready to train, {num} data warning{'s' if num > 1 else ''}" if num else "Ready to train"
 
 
 def _lines(title: str, lines: Sequence[str], look: str = "") -> str:
@@ -93,7 +93,7 @@ def _table(table: pd.DataFrame) -> str:
 
 
 def _by_class(patches: pd.DataFrame) -> pd.DataFrame:
-    """Patches, patients and slides by class and split; of scores one row. Validation only where it has patches."""
+    """Patches, patients and slides by class and split, one row for scores; validation only if it has patches."""
     splits = [split for split in SPLITS if split != "validation" or (patches["split"] == split).any()]
     label = patches["label"].where(patches["label"] != "", "with a score")
     counts = patches.groupby([label, "split"]).size().unstack(fill_value=0)
@@ -109,13 +109,13 @@ def _by_class(patches: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_split(checked: Checked) -> pd.DataFrame:
-    """Slides by the split of their labels; then those that pretraining divides by itself, whether labeled or not."""
+    """Slides by split of their labels, then by split of the pretraining."""
     of, places = checked.slides.groupby("split"), checked.centers.groupby("split")
     rows = {
         "slides": of.size(),
         "of them with a label": of["label"].agg(lambda labels: int((labels != "").sum())),
-        "slides of pretraining, in its own division": places["slide_id"].nunique(),
-        "places on them": places.size(),
+        "slides of pretraining": places["slide_id"].nunique(),
+        "patch centers": places.size(),
     }
     table = pd.DataFrame(
         {name: row.astype(int).reindex(SPLITS, fill_value=0) for name, row in rows.items()}
@@ -127,7 +127,7 @@ def _pictures(checked: Checked) -> str:
     key = "".join(
         f"<span style='background:{color}'></span>{escape(name)}" for name, color in checked.colors.items()
     )
-    dots = f"<span style='background:{CENTER}'></span>a place to pretrain on"
+    dots = f"<span style='background:{CENTER}'></span>patch center of pretraining"
     left = len(checked.slides) - len(checked.pictures)
     more = f"<p>{left} more slides are not shown (check.num_pictures).</p>" if left else ""
     slides = checked.slides.drop_duplicates("slide_id").set_index("slide_id")
@@ -139,7 +139,7 @@ def _pictures(checked: Checked) -> str:
         about += [f"{row['mpp']:.4g} µm/px", f"{num} labeled patches" if num else ""]
         words = ", ".join(str(word) for word in about if word)
         figures.append(
-            f"<figure><img src='{escape(path)}' alt='{escape(slide_id)}, its tissue and what is sampled' loading=lazy>"
+            f"<figure><img src='{escape(path)}' alt='{escape(slide_id)}with tissue and patches' loading=lazy>"
             f"<figcaption><b>{escape(slide_id)}</b><br>{escape(words)}</figcaption></figure>"
         )
     shown = f"<p class=key>Pale: no tissue. {dots}{key}</p><div class=slides>{''.join(figures)}</div>"

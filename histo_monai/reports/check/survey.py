@@ -1,4 +1,4 @@
-"""A slide as the index sees it: its tissue, where it is pretrained on, which squares of it are labeled."""
+"""Picture of an indexed slide: tissue, patch centers of pretraining, labeled squares."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from histo_monai.slides import Slide, tissue_mask
 
 Pixels = NDArray[np.uint8]
 CENTER, SCORED = COLORS[5], COLORS[1]
-"""Of the dots where patches are pretrained on, and of squares with a score."""
+"""Color of patch centers of pretraining, and of squares with a score."""
 _DIMMED = 0.45
-"""How much of the way to white what is no tissue goes."""
+"""Fraction of white mixed into the background."""
 _DOT_PX = 2
 _BORDER = (90, 90, 90)
 
 
 def class_colors(classes: list[str]) -> dict[str, str]:
-    """A color for each class, that of the dots left out; they come again where classes are many."""
+    """Color of each class, different from the dots'; colors repeat if there are many classes."""
     colors = COLORS[1:5]
     return {name: colors[i % len(colors)] for i, name in enumerate(classes)}
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is drawn on a slide.
+    """Picture of a slide and its patches.
 
     Attributes:
-        path: The slide.
-        mpp: µm per level-0 pixel; None takes the file's own.
-        tissue_mpp: Resolution of the tissue mask, µm per px.
-        centers_yx: Places that are pretrained on, shape (n, 2), level-0 pixels.
-        squares: color -> centers of labeled squares, shape (m, 2), level-0 pixels, and their side, µm.
+        path: slide file.
+        mpp: µm per level-0 pixel; None: from the file.
+        tissue_mpp: µm/px of the tissue mask.
+        centers_yx: patch centers of pretraining, (n, 2), level-0 pixels.
+        squares: color -> centers of labeled squares, (m, 2), level-0 pixels, and their side, µm.
     """
 
     path: Path
@@ -47,25 +47,22 @@ class Survey:
     squares: Mapping[str, tuple[NDArray[np.float64], float]]
 
     def tissue(self, slide: Slide) -> NDArray[np.bool_]:
-        """Where there is tissue on a slide that is open, at `tissue_mpp`.
+        """Tissue mask of an open slide at `tissue_mpp`.
 
         Raises:
-            SlideError: The slide is damaged.
+            SlideError: the slide is damaged.
         """
         return tissue_mask(slide.thumbnail(max(self.tissue_mpp, slide.mpp)))
 
     def drawn(self, slide: Slide, mpp: float, tissue: NDArray[np.bool_]) -> Pixels:
-        """What is no tissue is pale, its border a line; centers are dots, squares have the color of their class.
+        """Picture (h, w, 3), uint8: background pale with a border line, centers as dots, squares in class colors.
 
         Args:
-            slide: Open.
-            mpp: Of the picture, µm per px.
-
-        Returns:
-            Shape (h, w, 3), uint8.
+            slide: open slide.
+            mpp: µm/px of the picture.
 
         Raises:
-            SlideError: The slide is damaged.
+            SlideError: the slide is damaged.
         """
         thumbnail = slide.thumbnail(mpp)
         height, width, _ = thumbnail.shape

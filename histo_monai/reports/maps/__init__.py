@@ -1,1 +1,1 @@
-"""Maps over the slides that they are of."""
+"""Overlays of maps on slides."""

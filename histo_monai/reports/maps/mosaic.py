@@ -1,4 +1,4 @@
-"""Maps of many slides by many models side by side, as in the figures of the paper's appendix."""
+"""Mosaic of maps: slides in rows, models in columns, as in the appendix of Srinidhi 2022."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pixels = NDArray[np.uint8]
 
 _CELL_PX, _GAP, _TEXT, _LINE = 240, 8, 15, 20
 _FOOT = 70
-_LETTER = 0.6  # Mean width of a letter, of its height.
+_LETTER = 0.6  # mean width of a letter / height
 
 
 def map_mosaic(
@@ -25,22 +25,19 @@ def map_mosaic(
     quantity: str = "tumor probability",
     classes: Sequence[str] = (),
 ) -> Pixels:
-    """One row per slide, one column per kind of picture, a color bar below.
+    """Mosaic, (H, W, 3), uint8: one row per slide, one column per kind of picture, a color bar below.
 
-    Pictures keep their proportions and are brought to one width, or one height where they are higher than wide. Lines
-    thinner than the shrinking fade: pictures of two to four times the width of a column (240 px) look best.
+    Pictures keep their aspect ratio and are scaled to one width, or one height if higher than wide. Two to four times
+    the column width (240 px) looks best.
 
     Args:
-        rows: Label of a slide, say "test_001 macro", and its pictures, each (h, w, 3) uint8, one per column.
-        columns: Titles.
-        quantity: What the colors stand for; not said where there are several classes.
-        classes: That the colors stand for, where they are several.
-
-    Returns:
-        Shape (H, W, 3), uint8.
+        rows: label of a slide, such as "test_001 macro", and its pictures, each (h, w, 3), uint8, one per column.
+        columns: titles.
+        quantity: of the color bar; not used with several classes.
+        classes: of the color key, if several.
 
     Raises:
-        ValueError: there is nothing to show, or a row has not one picture per column.
+        ValueError: there are no pictures, or a row has another number of pictures than columns.
     """
     for label, pictures in rows:
         if len(pictures) != len(columns):
@@ -83,23 +80,20 @@ def map_mosaic(
 def mask_picture(
     regions: Sequence[Region], size_yx: tuple[int, int], slide_mpp: float, thumbnail_mpp: float
 ) -> Pixels:
-    """The reference as the paper's figures show it: white on black, at the size of a thumbnail.
+    """Reference mask as a picture, (h, w, 3), uint8: white on black, in the thumbnail's size.
 
     Args:
-        regions: In level-0 pixels; none gives black.
-        size_yx: Height and width of the thumbnail, px.
+        regions: in level-0 pixels; empty gives black.
+        size_yx: height and width of the thumbnail, px.
         slide_mpp: µm per level-0 pixel.
         thumbnail_mpp: µm per pixel of the thumbnail.
-
-    Returns:
-        Shape (h, w, 3), uint8.
     """
     mask = rasterize_regions(regions, downsample=thumbnail_mpp / slide_mpp, shape=size_yx)
     return np.repeat(mask[..., None], 3, axis=2).astype(np.uint8) * 255
 
 
 def _fitted(picture: Pixels) -> Pixels:
-    """The picture as large as a cell holds it."""
+    """Picture scaled to its cell."""
     height, width = picture.shape[:2]
     scale = _CELL_PX / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))

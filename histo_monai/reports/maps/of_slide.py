@@ -1,4 +1,4 @@
-"""Everything that is drawn of one slide from its scores; by a process of its own, which loads no network."""
+"""All map files of one slide from its scores; runs in a process without networks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 
 
 def row_title(row: Mapping[str, Any]) -> str:
-    """Slide, size of its metastases and split, as far as they are known."""
+    """Slide, size of its metastases and split, as far as known."""
     return " ".join(str(row[name]) for name in ("slide_id", "size", "split") if row[name])
 
 
 def write_maps_of_slide(
     row: Mapping[str, Any], is_shown: bool, *, folder: Path, scores: Path, style: MapStyle
 ) -> tuple[int, list[np.ndarray]]:
-    """TIFF, GeoJSON and PNG of every model; how many cells there are, and the pictures for the mosaic.
+    """Write TIFF, GeoJSON and PNG of every model; number of cells, and pictures for the mosaic.
 
     Args:
-        is_shown: whether pictures are wanted.
-        folder: a folder for each model in it.
-        scores: folder of what `write_heatmap` wrote.
+        is_shown: whether to return pictures.
+        folder: holds a folder per model.
+        scores: folder of `write_heatmap`.
     """
     slide_id = row["slide_id"]
     heatmap = read_heatmap(scores / f"{slide_id}.csv")

@@ -1,4 +1,4 @@
-"""A map over the picture of its slide, with what a reader needs to read it: title, scale, colors, the reference."""
+"""Overlay of a map on its slide, with title, scale bar, color bar and reference outlines."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Pixels = NDArray[np.uint8]
 _DPI = 100
 _FAINTEST, _STRONGEST, _FULL_FROM = 0.18, 0.62, 0.6
 _OPACITY = np.interp(np.arange(256), [1, 1 + 254 * _FULL_FROM], [_FAINTEST, _STRONGEST])
-_OPACITY[0] = 0  # What was not looked at stays as it is.
+_OPACITY[0] = 0  # unmapped cells are not colored
 _LINE, _HALO = (0, 220, 60), (0, 0, 0)
-UNCOLORED = "uncolored: not looked at"
+UNCOLORED = "uncolored: not mapped"
 _MARGIN, _TITLE, _FOOT, _TEXT = 14, 34, 62, 14  # px at a picture up to a thousand px wide.
 _BAR_PX, _NARROWEST, _KEY_LINE = 170, 460, 22
-_SUBPIXELS = 4  # OpenCV's fixed point: sixteenths.
+_SUBPIXELS = 4  # OpenCV's fixed-point unit: 1/16 px
 
 
 class Canvas:
-    """White, on which pictures are laid pixel by pixel and words beside them; positions from the upper left, px.
+    """White image for pictures and text; positions from the upper left, px.
 
     Attributes:
-        size_yx: Height and width.
+        size_yx: height and width.
     """
 
     def __init__(self, height: int, width: int) -> None:
@@ -46,13 +46,13 @@ class Canvas:
         self._pictures: list[tuple[int, int, Pixels]] = []
 
     def lay(self, y: float, x: float, picture: Pixels) -> None:
-        """A picture (h, w, 3) with its upper left corner here, one pixel for each of its own."""
+        """Place a picture (h, w, 3) with its upper left corner at (y, x), unscaled."""
         self._pictures.append((round(y), round(x), picture))
 
     def write(
         self, y: float, x: float, words: str, px: float, across: str = "left", bold: bool = False
     ) -> None:
-        """Words whose middle line is at y and whose left, center or right is at x; `px` is the height of the type."""
+        """Write text centered on y, with its left, center or right at x; `px` is the type height."""
         height, width = self.size_yx
         self._figure.text(
             x / width,
@@ -67,7 +67,7 @@ class Canvas:
         )
 
     def drawn(self) -> Pixels:
-        """The pixels, shape (H, W, 3), uint8."""
+        """Pixels, (H, W, 3), uint8."""
         pixels = drawn(self._figure)
         for y, x, picture in self._pictures:
             pixels[y : y + picture.shape[0], x : x + picture.shape[1]] = picture
@@ -76,12 +76,12 @@ class Canvas:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the parts of an overlay lie.
+    """Positions in an overlay.
 
     Attributes:
-        canvas_yx: Height and width of the whole, px.
-        corner_yx: Upper left corner of the slide's picture in it.
-        scale: Of words and lines: 1 up to a thousand pixels of width.
+        canvas_yx: height and width of the image, px.
+        corner_yx: upper left corner of the slide picture.
+        scale: of text and lines; 1 up to a width of 1000 px.
     """
 
     canvas_yx: tuple[int, int]
@@ -90,7 +90,7 @@ class Layout:
 
 
 def layout(picture_yx: tuple[int, int], title: str, classes: Sequence[str] = ()) -> Layout:
-    """The layout of the overlay of a picture of this height and width; a line below for each of several classes."""
+    """Layout of an overlay, with one line per class below if there are several."""
     height, width = picture_yx
     scale = min(max(width / 1000, 1), 3)
     margin = round(_MARGIN * scale)
@@ -112,25 +112,22 @@ def overlay(
     quantity: str,
     classes: Sequence[str] = (),
 ) -> Pixels:
-    """A slide with its map over it, outlines of the reference, a scale bar and a color bar, or a key of classes.
+    """Slide with its map, (H, W, 3), uint8: reference outlines, scale bar, and color bar or class key.
 
-    The slide's picture lies in it pixel by pixel, at `layout(thumbnail.shape[:2], title).corner_yx`.
+    The slide picture is unscaled, at `layout(thumbnail.shape[:2], title).corner_yx`.
 
     Args:
-        thumbnail: The whole slide, shape (h, w, 3), uint8.
-        thumbnail_mpp: Its µm per pixel, at most the side of a cell.
-        heatmap: Of the same slide.
-        model: Whose values.
-        regions: The reference; empty where there is none.
-        title: One line above.
-        quantity: What the values are, say "tumor probability"; not said where there are several classes.
-        classes: That are mapped; of several the most probable is shown.
-
-    Returns:
-        Shape (H, W, 3), uint8.
+        thumbnail: whole slide, (h, w, 3), uint8.
+        thumbnail_mpp: µm per pixel, at most the side of a cell.
+        heatmap: of the slide.
+        model: column of the map.
+        regions: reference; may be empty.
+        title: one line above.
+        quantity: such as "tumor probability"; not used with several classes.
+        classes: mapped classes; of several, the most probable is shown.
 
     Raises:
-        InputError: see `blend`.
+        InputError: thumbnail and slide do not fit.
     """
     picture = blend(thumbnail, thumbnail_mpp, heatmap, model, regions=regions, classes=classes)
     plan = layout(picture.shape[:2], title, classes)
@@ -163,23 +160,18 @@ def blend(
     regions: Sequence[Region] = (),
     classes: Sequence[str] = (),
 ) -> Pixels:
-    """The thumbnail, colored by the cell that the middle of each pixel lies in; low values are almost clear.
-
-    Of several classes the most probable is shown, see `winners.blend_winners`.
+    """Thumbnail colored by the cell at each pixel's center; low values are almost transparent.
 
     Args:
-        thumbnail: The whole slide, shape (h, w, 3), uint8.
-        thumbnail_mpp: Its µm per pixel, at most the side of a cell.
-        heatmap: Of the same slide.
-        model: Whose values.
-        regions: Outlines to draw as lines, in level-0 pixels.
-        classes: That are mapped.
-
-    Returns:
-        Shape and dtype of the thumbnail.
+        thumbnail: whole slide, (h, w, 3), uint8.
+        thumbnail_mpp: µm per pixel, at most the side of a cell.
+        heatmap: of the slide.
+        model: column of the map.
+        regions: outlines, level-0 pixels.
+        classes: mapped classes; of several, the most probable is shown.
 
     Raises:
-        InputError: the thumbnail does not show the whole slide at this resolution, or is coarser than the map.
+        InputError: the thumbnail is not the whole slide at this resolution, or is coarser than the map.
     """
     grid = heatmap.grid
     _check(thumbnail, thumbnail_mpp, heatmap)
@@ -204,18 +196,14 @@ def blend(
 
 
 def outlined(picture: Pixels, scale: float, regions: Sequence[Region]) -> Pixels:
-    """The picture with the outlines and holes of regions drawn as lines that show on light and on dark.
+    """Copy of a picture, (h, w, 3), uint8, with outlines and holes as lines visible on light and dark.
 
     Args:
-        picture: Shape (h, w, 3), uint8.
-        scale: Pixels of the picture per level-0 pixel.
-        regions: In level-0 pixels.
-
-    Returns:
-        A copy, shape (h, w, 3), uint8.
+        scale: picture pixels per level-0 pixel.
+        regions: in level-0 pixels.
     """
     picture = picture.copy()
-    # OpenCV's whole numbers are the middles of pixels; ours are their edges.
+    # OpenCV's integers are pixel centers; level-0 coordinates are pixel edges.
     lines = [
         np.rint((ring * scale - 0.5)[:, ::-1] * 2**_SUBPIXELS).astype(np.int32).reshape(-1, 1, 2)
         for region in regions
@@ -230,7 +218,7 @@ def outlined(picture: Pixels, scale: float, regions: Sequence[Region]) -> Pixels
 def draw_scale_bar(
     canvas: Canvas, middle_left_yx: tuple[float, float], longest_px: float, mpp: float, scale: float
 ) -> float:
-    """A bar of the longest round length that fits, the length above; returns where it ends, px from the left."""
+    """Draw a bar of the longest round length that fits, labeled above; its right end, px."""
     y, x = middle_left_yx
     length_um = round_length(longest_px * mpp)
     length = max(1, round(length_um / mpp))
@@ -244,13 +232,13 @@ def draw_scale_bar(
 
 
 def round_length(length_um: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten that is not longer."""
+    """Largest 1, 2 or 5 times a power of ten up to a length."""
     power = 10.0 ** math.floor(math.log10(length_um))
     return max(step * power for step in (1, 2, 5) if step * power <= length_um * (1 + 1e-9))
 
 
 def draw_line_key(canvas: Canvas, middle_left_yx: tuple[float, float], words: str, scale: float) -> None:
-    """A piece of the line that outlines have, and what it is."""
+    """Draw a line sample and its meaning."""
     y, x = middle_left_yx
     core, length = max(2, round(2 * scale)), round(30 * scale)
     piece = np.empty((core + 2, length, 3), np.uint8)
@@ -263,7 +251,7 @@ def draw_line_key(canvas: Canvas, middle_left_yx: tuple[float, float], words: st
 def draw_class_key(
     canvas: Canvas, first_yx: tuple[float, float], classes: Sequence[str], scale: float
 ) -> None:
-    """A line for each class: a square of its color and its name."""
+    """Draw one line per class: colored square and name."""
     y, x = first_yx
     side = round(_TEXT * scale)
     for number, label in enumerate(classes):
@@ -275,7 +263,7 @@ def draw_class_key(
 
 
 def draw_color_bar(canvas: Canvas, middle_right_yx: tuple[float, float], quantity: str, scale: float) -> None:
-    """The colors as they look over white, from 0 to 1, and what they stand for."""
+    """Draw the color scale over white, 0 to 1, and its quantity."""
     y, right = middle_right_yx
     height, width = round(12 * scale), round(_BAR_PX * scale)
     index = np.rint(np.linspace(1, 255, width)).astype(np.int64)
@@ -294,14 +282,14 @@ def _check(thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap) -> None:
     grid = heatmap.grid
     if not 0 < thumbnail_mpp <= grid.stride_um:
         raise InputError(
-            f"thumbnail_mpp {thumbnail_mpp:g} is not in 0..{grid.stride_um:g} µm/px: a cell needs a pixel; "
-            f"take a finer thumbnail"
+            f"thumbnail_mpp: {thumbnail_mpp:g} is not in 0..{grid.stride_um:g} µm/px, the side of a cell. "
+            f"Fix: take a finer thumbnail"
         )
     scale = grid.slide_mpp / thumbnail_mpp
-    # Two: levels of a pyramid are rounded up, and a thumbnail of one again.
+    # Two pixels: pyramid level and thumbnail are each rounded up.
     expected = tuple(size * scale for size in grid.size_yx)
     if any(abs(side - size) > 2 for side, size in zip(thumbnail.shape[:2], expected, strict=True)):
         raise InputError(
-            f"a thumbnail of {thumbnail.shape[:2]} px at {thumbnail_mpp:g} µm/px is not of a slide of "
-            f"{grid.size_yx} px at {grid.slide_mpp:g} µm/px; expected {tuple(math.ceil(s) for s in expected)}"
+            f"thumbnail: {thumbnail.shape[:2]} px at {thumbnail_mpp:g} µm/px does not fit a slide of "
+            f"{grid.size_yx} px at {grid.slide_mpp:g} µm/px. Fix: give {tuple(math.ceil(s) for s in expected)}"
         )

@@ -1,4 +1,4 @@
-"""Scores of a slide's cells -> what a pathologist opens: TIFF over the slide, GeoJSON, overlay."""
+"""Map files of a slide from its scores: TIFF, GeoJSON, overlay."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ from histo_monai.wsi.heatmaps.tiff_map import write_map
 Pixels = NDArray[np.uint8]
 
 FEWEST_PX, MOST_PX = 640, 1600
-"""Of an overlay's longer side: a smaller slide is shown finer, as far as it goes, and a larger one coarser."""
+"""Limits of an overlay's longer side; µm/px is adjusted to stay within them."""
 
 
 @dataclass(frozen=True)
 class MapStyle:
-    """What is drawn from scores.
+    """Settings of map files.
 
     Attributes:
-        classes: Whose probabilities are mapped; none for a score.
-        overlay_mpp: Resolution of the overlays, µm/px; finer or coarser where that would give a picture of fewer than
-            `FEWEST_PX` or more than `MOST_PX`.
-        region_threshold: Least value of the cells of a region, 0..1.
-        threshold: Least value of a detection on the smoothed map, 0..1.
-        radius_um: How far apart detections are.
-        smoothing_um: Standard deviation of the Gaussian that the map is smoothed by before detections are looked for.
+        classes: mapped classes; empty for a score.
+        overlay_mpp: µm/px of the overlays, adjusted to between `FEWEST_PX` and `MOST_PX`.
+        region_threshold: minimum value of a region's cells, 0..1.
+        threshold: minimum smoothed value of a detection, 0..1.
+        radius_um: minimum distance of detections.
+        smoothing_um: standard deviation of the Gaussian before detection.
     """
 
     classes: tuple[str, ...]
@@ -50,11 +49,11 @@ class MapStyle:
 
     @property
     def quantity(self) -> str:
-        """What the colors stand for, in words."""
+        """Quantity of the color scale, in words."""
         return f"{self.classes[0]} probability" if len(self.classes) == 1 else "score"
 
     def files(self, slide_id: str) -> list[str]:
-        """Names of what `write_slide_maps` writes: a map (of each of several classes), regions, overlay."""
+        """File names of `write_slide_maps`: maps, regions, overlay."""
         return [
             *(f"{slide_id}{part}.tif" for part in self.parts().values()),
             f"{slide_id}.geojson",
@@ -62,7 +61,7 @@ class MapStyle:
         ]
 
     def parts(self) -> dict[str, str]:
-        """Class (empty for a map of one class, or of a score) -> what the name of its map has before the suffix."""
+        """Class (empty for a single map) -> part of the map's file name before the suffix."""
         if len(self.classes) < 2:
             return {"": ""}
         return {label: f".{word}" for label, word in file_words(self.classes).items()}
@@ -70,14 +69,14 @@ class MapStyle:
 
 @dataclass(frozen=True)
 class SlidePicture:
-    """A slide as overlays show it.
+    """Slide for overlays.
 
     Attributes:
-        thumbnail: The whole slide, shape (h, w, 3), uint8.
-        mpp: Its µm per pixel.
+        thumbnail: whole slide, (h, w, 3), uint8.
+        mpp: µm/px of the thumbnail.
         slide_mpp: µm per level-0 pixel.
-        reference: Outlines of the truth, in level-0 pixels; empty where none is known.
-        is_exhaustive: Whether these are all that is on the slide.
+        reference: true outlines in level-0 pixels; empty if unknown.
+        is_exhaustive: whether the reference covers the whole slide.
     """
 
     thumbnail: Pixels
@@ -96,7 +95,7 @@ class SlidePicture:
         *,
         is_exhaustive: bool = True,
     ) -> SlidePicture:
-        """Read the thumbnail of the slide that a map is of.
+        """Thumbnail and reference of a map's slide.
 
         Raises:
             SlideError: the slide cannot be read.
@@ -104,18 +103,18 @@ class SlidePicture:
         grid = heatmap.grid
         side_um = max(grid.size_yx) * grid.slide_mpp
         mpp = max(min(style.overlay_mpp, side_um / FEWEST_PX), side_um / MOST_PX, grid.slide_mpp)
-        mpp = min(mpp, max(grid.stride_um, grid.slide_mpp))  # A cell has a pixel at least.
+        mpp = min(mpp, max(grid.stride_um, grid.slide_mpp))  # at least one pixel per cell
         with open_slide(path, grid.slide_mpp) as slide:
             return cls(slide.thumbnail(mpp), mpp, grid.slide_mpp, reference, is_exhaustive)
 
     def truth(self) -> Pixels:
-        """The reference, of the thumbnail's size: white on black where it is all there is, else classes on gray."""
+        """Reference in thumbnail size: white on black if exhaustive, else class colors on gray."""
         height, width, _ = self.thumbnail.shape
         draw = mask_picture if self.is_exhaustive else reference_picture
         return draw(self.reference, (height, width), self.slide_mpp, self.mpp)
 
     def blended(self, heatmap: Heatmap, model: str, classes: Sequence[str]) -> Pixels:
-        """The thumbnail under the map, with the reference's outline."""
+        """Thumbnail with map and reference outlines."""
         return blend(self.thumbnail, self.mpp, heatmap, model, regions=self.reference, classes=classes)
 
 
@@ -128,17 +127,17 @@ def write_slide_maps(
     picture: SlidePicture,
     style: MapStyle,
 ) -> None:
-    """Write `folder`/<slide_id>.tif, .geojson and .png: the map, its regions and detections, and the overlay.
+    """Write `folder`/<slide_id>.tif, .geojson and .png: map; regions and detections; overlay.
 
-    Of several classes there is a map each, <slide_id>.<class>.tif, and regions of each, but no detections: those are of
-    lesions, which are of one class.
+    Several classes: one map each, <slide_id>.<class>.tif, with regions and without detections, as lesions have one
+    class.
 
     Args:
-        folder: Made if missing.
-        slide_id: Stem of the files.
-        title: Above the overlay.
-        model: Whose values.
-        picture: Of the same slide.
+        folder: created if missing.
+        slide_id: stem of the files.
+        title: above the overlay.
+        model: column of the map.
+        picture: of the slide.
     """
     folder.mkdir(parents=True, exist_ok=True)
     regions: list[Region] = []

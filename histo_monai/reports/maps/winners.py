@@ -1,4 +1,4 @@
-"""Maps of several classes in one picture: each cell has the color of the class that is most probable there."""
+"""Maps of several classes in one picture: each cell has the color of its most probable class."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 Pixels = NDArray[np.uint8]
 
 UNKNOWN = 190
-"""Gray of what nobody has outlined."""
+"""Gray of areas without outlines."""
 _FAINTEST, _STRONGEST = 0.25, 0.65
-"""Opacity where all classes are equally probable, and where one is certain."""
+"""Opacity at equal probabilities, and at probability 1."""
 
 
 def winners(
     heatmap: Heatmap, model: str, classes: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The most probable class of each cell, and its probability.
-
-    Returns:
-        Numbers of classes, shape `grid.shape`, -1 where nothing was looked at; probabilities, 0 there.
-    """
+    """Most probable class of each cell, `grid.shape`, and its probability; -1 and 0 for unmapped cells."""
     stack = np.stack([heatmap.raster(column_of(model, label)) for label in classes])
     seen = ~np.isnan(stack[0])
     best = np.where(seen, np.argmax(np.nan_to_num(stack), axis=0), -1)
@@ -35,17 +31,14 @@ def winners(
 def blend_winners(
     thumbnail: Pixels, thumbnail_mpp: float, heatmap: Heatmap, model: str, classes: Sequence[str]
 ) -> Pixels:
-    """The thumbnail, each cell in the color that its class has in QuPath, the stronger the surer.
+    """Thumbnail with each cell in its class's QuPath color, more opaque for higher probability.
 
     Args:
-        thumbnail: The whole slide, shape (h, w, 3), uint8.
-        thumbnail_mpp: Its µm per pixel.
-        heatmap: Of the same slide.
-        model: Whose values.
-        classes: That are mapped; two or more.
-
-    Returns:
-        Shape and dtype of the thumbnail.
+        thumbnail: whole slide, (h, w, 3), uint8.
+        thumbnail_mpp: µm/px.
+        heatmap: of the slide.
+        model: column of the map.
+        classes: two or more mapped classes.
     """
     grid = heatmap.grid
     best, probability = winners(heatmap, model, classes)
@@ -69,16 +62,13 @@ def blend_winners(
 def reference_picture(
     regions: Sequence[Region], size_yx: tuple[int, int], slide_mpp: float, thumbnail_mpp: float
 ) -> Pixels:
-    """Outlined regions in the colors of their classes, over grey: what is not outlined is not known.
+    """Outlined regions in class colors on gray (unknown), (h, w, 3), uint8.
 
     Args:
-        regions: In level-0 pixels; later ones lie over earlier ones.
-        size_yx: Height and width of the thumbnail, px.
+        regions: in level-0 pixels; later ones cover earlier ones.
+        size_yx: height and width of the thumbnail, px.
         slide_mpp: µm per level-0 pixel.
-        thumbnail_mpp: µm per pixel of the thumbnail.
-
-    Returns:
-        Shape (h, w, 3), uint8.
+        thumbnail_mpp: µm/px of the thumbnail.
     """
     picture = np.full((*size_yx, 3), UNKNOWN, np.uint8)
     for label in dict.fromkeys(region.label for region in regions):

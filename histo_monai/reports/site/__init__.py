@@ -1,1 +1,1 @@
-"""The page of a whole run: sections of text, tables, charts and slides, in one folder that opens from disk."""
+"""Report page of a run: text, tables, charts and slides in one folder, opened without a server."""

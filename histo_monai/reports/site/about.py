@@ -1,4 +1,4 @@
-"""What the results rest on: the data, the models in a card each, and the run itself."""
+"""Report sections: data, model cards, run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def data_section(
     audit: Sequence[str],
     pictures: Sequence[Picture],
 ) -> Section:
-    """The section.
+    """Section on slides, patches and audit.
 
     Args:
         slides: every slide once: `split`, `label`.
         patches: labeled: `split`, `label`, `slide_id`, `patient_id`.
         counts: of the index, by name.
-        audit: what its readers must know, a line each.
-        pictures: of slides with tissue and what is sampled.
+        audit: data warnings, one line each.
+        pictures: of slides with tissue and patches.
     """
     blocks: list[Block] = []
     if len(slides):
@@ -48,16 +48,14 @@ def data_section(
         blocks.append(_by_split("Labeled patches", patches, what))
     shown = {name: value for name, value in counts.items() if isinstance(value, int)}
     rows = [[Cell(name.replace("_", " ")), Cell(f"{value:,}", float(value))] for name, value in shown.items()]
-    blocks.append(Table("Everything that was counted", ["", "number"], rows, folded=True))
-    told = list(audit) or ["No label leaks from one side to the other, as far as can be seen."]
-    blocks.append(Lines(["What the audit found", *told], "warning" if audit else ""))
+    blocks.append(Table("All counts of the index", ["", "number"], rows, folded=True))
+    told = list(audit) or ["The audit found no leak between training and test."]
+    blocks.append(Lines(["Findings of the audit", *told], "warning" if audit else ""))
     if pictures:
-        note = "Pale: no tissue. Dots: places to pretrain on. Squares: labeled patches."
-        blocks.append(Pictures("Tissue, and what is sampled", pictures, note, large=True))
+        note = "Pale: no tissue. Dots: patch centers of pretraining. Squares: labeled patches."
+        blocks.append(Pictures("Tissue and patches", pictures, note, large=True))
     else:
-        blocks.append(
-            missing("No picture of a slide", "the stage check draws them; check.num_pictures says how many")
-        )
+        blocks.append(missing("No picture of a slide", "set check.num_pictures above 0"))
     return Section("data", "Data", blocks)
 
 
@@ -74,16 +72,16 @@ def _by_split(title: str, table: pd.DataFrame, by: str) -> Table:
 
 
 def cards_section(descriptions: Mapping[str, Mapping[str, Any]]) -> Section:
-    """A card for each model: name -> its description, as it lies beside its weights."""
+    """Section with one card per model, from its JSON description."""
     blocks: list[Block] = [Facts(name, model_facts(about)) for name, about in descriptions.items()]
-    return Section("models", "Models", blocks or [missing("No model", "nothing was trained on labels")])
+    return Section("models", "Models", blocks or [missing("No model", "no patch was labeled")])
 
 
 def run_section(params: str, provenance: Mapping[str, Any]) -> Section:
-    """Params as they were written, and the record of the comparison."""
+    """Section with params and provenance of the comparison."""
     dirty = provenance.get("git_dirty")
     commit = provenance.get("git_commit")
-    state = "" if dirty is None else ", with changes that are not committed" if dirty else ", as committed"
+    state = "" if dirty is None else ", with uncommitted changes" if dirty else ", without changes"
     facts = {
         "commit": f"{commit}{state}" if commit else "not in a git repository",
         "SHA-256 of the code": str(provenance.get("code_sha256")),
@@ -91,9 +89,9 @@ def run_section(params: str, provenance: Mapping[str, Any]) -> Section:
     }
     packages = provenance.get("packages") or {}
     blocks: list[Block] = [
-        Facts("What was run", facts),
+        Facts("Code and params", facts),
         Code("params.yaml", params),
-        Code("What the comparison was made from (SHA-256)", json.dumps(provenance.get("inputs"), indent=2)),
+        Code("Inputs of the comparison (SHA-256)", json.dumps(provenance.get("inputs"), indent=2)),
         Code("Versions", "\n".join(f"{name} {version}" for name, version in packages.items())),
     ]
     return Section("run", "The run", blocks)

@@ -1,4 +1,4 @@
-"""Where a run's models are right and wrong: confusion or scores, calibration, and patches to look at."""
+"""Report section on correct and wrong predictions: confusion or scores, calibration, example patches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NUM_BINS = 15
 
 @dataclass(frozen=True)
 class Case:
-    """A patch to look at.
+    """Example patch.
 
     Attributes:
         row: of the predictions.
-        caption: what it is, and what it was taken for.
+        caption: label and prediction.
     """
 
     row: int
@@ -35,10 +35,10 @@ class Case:
 
 
 def cases(part: Predictions) -> dict[str, list[Case]]:
-    """Patches that the student is surest of and wrong about, those it is right about, and those it is unsure of.
+    """Example patches of the student: confident and wrong, confident and correct, uncertain.
 
     Returns:
-        Title -> cases, the clearest first; scores: the farthest off, and the nearest.
+        Title -> cases, most typical first; of scores: largest and smallest errors.
     """
     given = part.predictions[STUDENT]
     if part.classes is None:
@@ -60,7 +60,7 @@ def cases(part: Predictions) -> dict[str, list[Case]]:
     }
     return {
         title: [
-            Case(int(i), f"{part.classes[known[i]]}, taken for {part.classes[taken[i]]} ({sure[i]:.2f})")
+            Case(int(i), f"{part.classes[known[i]]}, predicted {part.classes[taken[i]]} ({sure[i]:.2f})")
             for i in rows[:NUM_CASES]
         ]
         for title, rows in kinds.items()
@@ -68,7 +68,7 @@ def cases(part: Predictions) -> dict[str, list[Case]]:
 
 
 def _spread(order: NDArray[np.int64], known: NDArray) -> NDArray[np.int64]:
-    """In the same order, but one of each class in turn."""
+    """Order with the classes alternating."""
     turns = np.zeros(len(order), np.int64)
     for label in np.unique(known[order]):
         of_label = known[order] == label
@@ -77,20 +77,22 @@ def _spread(order: NDArray[np.int64], known: NDArray) -> NDArray[np.int64]:
 
 
 def answers_section(part: Predictions | None, run: str, pictures: Mapping[str, Sequence[Picture]]) -> Section:
-    """The section.
+    """Section on the predictions of a run.
 
     Args:
-        part: predictions of one split; None where no patch was labeled.
-        run: whose they are.
+        part: predictions of one split; None without labeled patches.
+        run: name of the run.
         pictures: of the cases, by title.
     """
-    title = "Where it is right and wrong"
+    title = "Correct and wrong predictions"
     if part is None:
-        return Section("answers", title, [missing("No patch was labeled", "answers of patches are not here")])
+        return Section("answers", title, [missing("No patch predictions", "no patch was labeled")])
     split = part.rows["split"].iloc[0]
     blocks: list[Block] = [Lines([f"{run}, {len(part.rows)} {split} patches."])]
     blocks += _of_scores(part) if part.classes is None else _of_classes(part, part.classes)
-    blocks += [Pictures(name, some, "As the network saw them.") for name, some in pictures.items()]
+    blocks += [
+        Pictures(name, some, "Patches at the network's resolution.") for name, some in pictures.items()
+    ]
     return Section("answers", title, blocks)
 
 
@@ -100,7 +102,7 @@ def _of_classes(part: Predictions, classes: Sequence[str]) -> list[Block]:
     for name in MODELS:
         counts = confusion_counts(known, part.predictions[name].argmax(axis=1), len(classes))
         right = np.trace(counts) / counts.sum()
-        words = f"{right:.1%} are right. Numbers are patches, the shade is the share of the true class."
+        words = f"{right:.1%} are correct. Numbers: patches. Shade: fraction of the true class."
         blocks.append(Chart(f"Confusion, {_IN_WORDS[name]}", charts.confusion(counts, classes), words))
     bins = [
         {
@@ -113,10 +115,7 @@ def _of_classes(part: Predictions, classes: Sequence[str]) -> list[Block]:
         for each in reliability(known, part.predictions[name], _NUM_BINS)
         if each.count
     ]
-    words = (
-        "As often right as sure, on the dashed line; below it a model is too sure of itself. Marks are as large as "
-        "their bins hold patches."
-    )
+    words = "Dashed line: calibrated. Points below it are overconfident. Marker area: number of patches."
     return [*blocks, Chart("Calibration", charts.reliability(bins), words, wide=True)]
 
 
@@ -127,7 +126,7 @@ def _of_scores(part: Predictions) -> list[Block]:
         for name in MODELS:
             icc = intraclass_correlation(np.stack([known, part.predictions[name]], axis=1), form="ICC2")
             told = number(icc.value, icc.low, icc.high).text
-            words = f"ICC(2,1) {told}. On the dashed line both agree."
+            words = f"ICC(2,1) {told}. Dashed line: equal scores."
             spec = charts.scatter(known, part.predictions[name], whose)
             title = f"{_IN_WORDS[name][:1].upper()}{_IN_WORDS[name][1:]} against {whose}"
             blocks.append(Chart(title, spec, words))
@@ -135,11 +134,11 @@ def _of_scores(part: Predictions) -> list[Block]:
     if len(raters) == 2:
         icc = intraclass_correlation(np.stack(raters, axis=1), form="ICC2")
         agreed = number(icc.value, icc.low, icc.high).text
-        told = f"The two pathologists agree with each other to {agreed}: what a model can be asked for."
+        told = f"Agreement of the two pathologists: {agreed}."
         blocks.insert(0, Lines([told]))
     return blocks
 
 
 def path_of(title: str, number: int) -> Path:
-    """Where the picture of a case lies, relative to the page."""
+    """Path of a case's picture, relative to the page."""
     return Path("cases", f"{title.lower().replace(' ', '-')}-{number}.png")

@@ -1,4 +1,4 @@
-"""One way to write a page: its HTML, and beside it the style, scripts and libraries that it asks for."""
+"""Writer of pages: HTML with style, scripts and libraries beside it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ PAGE, ASSETS = "index.html", "assets"
 def write_page(
     folder: Path, title: str, subtitle: str, sections: Sequence[Section], libraries: Path | None
 ) -> None:
-    """Write `index.html`, and `assets/`; those of the viewer of slides only where a section has one.
+    """Write `index.html` and `assets/`, with the slide viewer's files only if a section has a viewer.
 
     Args:
-        folder: exists, and has none of the two; a draft, so that a page is whole or not there.
-        sections: in their order.
-        libraries: where those of the browser lie, see `vendor.found`; None: the page says of each chart that it could
-            not be drawn.
+        folder: existing draft folder without these two.
+        sections: in order.
+        libraries: folder of the browser libraries; None: the page states that charts are missing.
     """
     viewer = any(isinstance(block, Viewer) for section in sections for block in section.blocks)
     own = [SCRIPT, *([VIEWER_SCRIPT] if viewer else [])]
@@ -40,11 +39,11 @@ def write_page(
 
 
 def without_libraries(what: str, again: str) -> str:
-    """What a page says that lacks them.
+    """Sentence of a page without browser libraries.
 
     Args:
-        what: is missing, "charts".
-        again: the command that writes the page once more.
+        what: the missing part, such as "charts".
+        again: command that writes the page.
     """
     return (
         f"{what} are missing from this installation: run `python -m histo_monai.reports.site.vendor` where the npm "

@@ -1,4 +1,4 @@
-"""What a page is made of: sections of blocks, rendered by one template."""
+"""Blocks and sections of a page, rendered by one template."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Lines:
-    """Sentences, one below the other.
+    """Sentences, one per line.
 
     Attributes:
-        lines: plain text.
-        look: "" | "lead" (the first thing to read) | "warning" | "missing" (a part of the run that is not there).
+        lines: texts.
+        look: "" | "lead" (main message) | "warning" | "missing" (a result does not exist).
     """
 
     kind: ClassVar[str] = "lines"
@@ -33,14 +33,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
+    """Table cell.
 
     Attributes:
-        text: what is shown.
-        value: what rows are sorted by, where it is a number.
-        strong: the best of its column.
-        slide: slide_id that a click shows in the viewer.
-        long: a sentence, which takes several lines.
+        text: shown text.
+        value: sort key of numbers.
+        strong: best of its column.
+        slide: slide_id that a click opens in the viewer.
+        long: text of several lines.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Attributes: title; head, names of columns; rows of as many cells; note, below it; folded: opened by a click."""
+    """Table: title; head, column names; rows of cells; note below; folded, opened by a click."""
 
     kind: ClassVar[str] = "table"
     title: str
@@ -64,7 +64,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is so, name by name."""
+    """Names and values."""
 
     kind: ClassVar[str] = "facts"
     title: str
@@ -73,7 +73,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing in Vega-Lite; `words` say what it shows to those who cannot see it, and stand below it."""
+    """Vega-Lite chart; `words`, below it, describe it also for screen readers."""
 
     kind: ClassVar[str] = "chart"
     title: str
@@ -84,7 +84,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """Attributes: path, relative to the page; alt; caption; pixels: small, shown enlarged as it is."""
+    """Picture: path, relative to the page; alt; caption; pixels: small, enlarged without smoothing."""
 
     path: str
     alt: str
@@ -94,7 +94,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Side by side, as many as fit."""
+    """Pictures side by side."""
 
     kind: ClassVar[str] = "pictures"
     title: str
@@ -105,7 +105,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it is, opened by a click."""
+    """Preformatted text, opened by a click."""
 
     kind: ClassVar[str] = "code"
     title: str
@@ -114,13 +114,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Viewer:
-    """Whole slides to pan and zoom in, with maps over them.
+    """Viewer of whole slides with maps.
 
     Attributes:
-        slides: what `viewer.js` lists, see `viewer.SlideEntry`.
+        slides: list of `viewer.js` (`viewer.SlideEntry`).
         models: names of the maps' models.
-        classes: whose probabilities are mapped; empty where it is one, or a score.
-        threshold: in percent, below which neither cells nor detections are shown at first.
+        classes: mapped classes, if several.
+        threshold: initial minimum of shown cells and detections, percent.
     """
 
     kind: ClassVar[str] = "viewer"
@@ -135,7 +135,7 @@ Block = Lines | Table | Facts | Chart | Pictures | Code | Viewer
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading; `id` is what links name."""
+    """Part of a page with a heading; `id` is its link target."""
 
     id: str
     title: str
@@ -143,12 +143,12 @@ class Section:
 
 
 def missing(what: str, how: str) -> Lines:
-    """A part of the run that is not there, and what brings it."""
+    """Line on a missing result and how to get it."""
     return Lines([f"{what}: {how}"], "missing")
 
 
 def number(value: float, low: float = math.nan, high: float = math.nan, *, strong: bool = False) -> Cell:
-    """ "0.778 (0.70 to 0.85)", sorted by its value; a dash where it is unknown."""
+    """Sortable cell "0.778 (0.70 to 0.85)"; a dash if unknown."""
     if math.isnan(value):
         return Cell("—")
     ends = "" if math.isnan(low) else f" ({low:z.2f} to {high:z.2f})"
@@ -156,14 +156,11 @@ def number(value: float, low: float = math.nan, high: float = math.nan, *, stron
 
 
 def render(title: str, subtitle: str, sections: Sequence[Section], scripts: Sequence[str]) -> str:
-    """The page.
+    """HTML page that loads only files beside it.
 
     Args:
-        sections: in their order.
-        scripts: of libraries, relative to the page, in the order in which they are loaded.
-
-    Returns:
-        HTML that asks for nothing but files beside it.
+        sections: in order.
+        scripts: of libraries, relative to the page, in loading order.
     """
     environment = Environment(
         loader=FileSystemLoader(HERE),
@@ -186,9 +183,9 @@ def render(title: str, subtitle: str, sections: Sequence[Section], scripts: Sequ
 
 
 def _marked(text: str) -> Markup:
-    """`What stands in such marks` is shown as code."""
+    """HTML with text in backticks as code."""
     parts = [escape(part) for part in text.split("`")]
-    if len(parts) % 2 == 0:  # a mark alone
+    if len(parts) % 2 == 0:  # an unpaired backtick
         return escape(text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)

@@ -1,4 +1,4 @@
-"""Charts of the page, in Vega-Lite: numbers in, a specification out; colors and fonts are the page's."""
+"""Vega-Lite charts of the page; the page sets colors and fonts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 Spec = dict[str, Any]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-"""A name, which nothing asks for."""
+"""Schema identifier; no request is made."""
 _ROW_PX = 30
 _HEIGHT_PX = 280
 _RULE = {"type": "rule", "strokeDash": [4, 4], "color": "currentColor", "opacity": 0.55}
@@ -22,12 +22,12 @@ _TICKS = 8
 def intervals(
     rows: Sequence[Mapping[str, Any]], title: str, *, zero: bool = False, kinds: Sequence[str] = ()
 ) -> Spec:
-    """Values with their intervals, a row each, in the order given.
+    """Chart of values with intervals, one row each.
 
     Args:
-        rows: `name`, `value`, `low`, `high` (None where unknown), `kind`, which colors.
-        zero: whether a line is drawn at 0: differences.
-        kinds: that keep their color whichever of them are there; others take the next.
+        rows: `name`, `value`, `low`, `high` (None if unknown), `kind` (color).
+        zero: whether to draw a line at 0, for differences.
+        kinds: with fixed colors; others take the next color.
     """
     names = [row["name"] for row in rows]
     y = {"field": "name", "type": "nominal", "sort": names, "title": None}
@@ -65,11 +65,7 @@ def intervals(
 
 
 def curves(rows: Sequence[Mapping[str, Any]], title: str, epochs: int) -> Spec:
-    """What was measured at the end of each epoch, a line each.
-
-    Args:
-        rows: `epoch`, `value`, `name`.
-    """
+    """Chart of values per epoch, one line per `name`; rows: `epoch`, `value`, `name`."""
     order = list(dict.fromkeys(row["name"] for row in rows))
     return _framed(
         {
@@ -93,11 +89,11 @@ def curves(rows: Sequence[Mapping[str, Any]], title: str, epochs: int) -> Spec:
 def steps(
     rows: Sequence[Mapping[str, Any]], x: str, y: str, *, diagonal: bool = False, log: bool = False
 ) -> Spec:
-    """Curves of sensitivity: `x`, `y`, `name` of each corner, in their order.
+    """Chart of sensitivity curves; rows: `x`, `y`, `name` of each corner in order.
 
     Args:
         x: title of the horizontal axis.
-        diagonal: whether chance is drawn.
+        diagonal: whether to draw the chance line.
         log: whether the horizontal axis is logarithmic.
     """
     order = list(dict.fromkeys(row["name"] for row in rows))
@@ -126,14 +122,14 @@ def steps(
 
 
 def reliability(rows: Sequence[Mapping[str, Any]]) -> Spec:
-    """How often models are right, by how sure they are: `name`, `confidence`, `accuracy`, `patches` of each bin."""
+    """Reliability chart; rows: `name`, `confidence`, `accuracy`, `patches` of each bin."""
     order = list(dict.fromkeys(row["name"] for row in rows))
     name = {"field": "name", "type": "nominal", "sort": order}
     x = {"field": "confidence", "type": "quantitative", "title": "confidence", "scale": {"zero": False}}
     y = {
         "field": "accuracy",
         "type": "quantitative",
-        "title": "part that is right",
+        "title": "accuracy",
         "scale": {"domain": [0, 1]},
     }
     least = min((row["confidence"] for row in rows), default=0.0)
@@ -154,10 +150,10 @@ def reliability(rows: Sequence[Mapping[str, Any]]) -> Spec:
 
 
 def confusion(counts: ArrayLike, classes: Sequence[str]) -> Spec:
-    """Patches of each true class (rows) that were given each class; the shade is the share of the true class.
+    """Confusion chart: true classes in rows, predicted classes in columns; shade: fraction of the true class.
 
     Args:
-        counts: Shape (K, K), int.
+        counts: (K, K), int.
         classes: K names.
     """
     counts = np.asarray(counts)
@@ -170,7 +166,7 @@ def confusion(counts: ArrayLike, classes: Sequence[str]) -> Spec:
     sort = list(classes)
     shade = {"scheme": "blues", "domain": [0, 1]}
     ink = {"condition": {"test": "datum.share > 0.55", "value": "white"}, "value": "#1c2024"}
-    across = {"field": "given", "type": "nominal", "sort": sort, "title": "given by the model"}
+    across = {"field": "given", "type": "nominal", "sort": sort, "title": "predicted by the model"}
     color = {"field": "share", "type": "quantitative", "legend": None, "scale": shade}
     text = {"field": "patches", "type": "quantitative"}
     spec: Spec = {
@@ -189,12 +185,12 @@ def confusion(counts: ArrayLike, classes: Sequence[str]) -> Spec:
 
 
 def scatter(references: ArrayLike, predictions: ArrayLike, reference_title: str) -> Spec:
-    """Predicted scores against a pathologist's; of many patches every n-th.
+    """Chart of predicted against rated scores; many patches are subsampled.
 
     Args:
-        references: Shape (n,), scores.
-        predictions: Shape (n,).
-        reference_title: whose scores they are.
+        references: (n,), scores.
+        predictions: (n,).
+        reference_title: axis title of the references.
     """
     known, given = np.asarray(references, float), np.asarray(predictions, float)
     kept = slice(None, None, max(1, len(known) // _MOST_POINTS))

@@ -1,4 +1,4 @@
-"""A slide for the viewer: tiles and the script that tells the rest; by a process of its own."""
+"""Files of a slide for the viewer: tiles and script; runs in its own process."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from histo_monai.wsi.heatmaps.heatmap import read_heatmap
 _DONE = "pyramid.json"
 _PYRAMID = {"width": COUNT, "height": COUNT, "mpp": POSITIVE}
 VERSION = 1
-"""Of the tiles; another makes them anew."""
+"""Version of the tiles; another version is made again."""
 
 
 @dataclass(frozen=True)
 class ShownSlide:
-    """A slide and its maps.
+    """Slide with its maps.
 
     Attributes:
         slide_id: as in the tables.
-        path: of the file.
-        mpp: of level 0, where the file does not tell; else None.
+        path: slide file.
+        mpp: of level 0, if the file has none; else None.
         about: split, label and size, in words.
         content: digest of the file.
-        annotation: outlines that somebody has drawn; None where nobody has.
-        annotation_origin: what these count from, see `Frame`.
-        heatmaps: folder of the maps: scores/, and a folder for each model.
+        annotation: outline file; None without.
+        annotation_origin: its coordinate origin (`Frame`).
+        heatmaps: folder with scores/ and a folder per model.
         radius_um: of a detection.
     """
 
@@ -57,7 +57,7 @@ class ShownSlide:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], heatmaps: Path, radius_um: float) -> Self:
-        """From a row of whole_slides.csv."""
+        """Slide of a row of whole_slides.csv."""
         return cls(
             slide_id=str(row["slide_id"]),
             path=Path(row["path"]),
@@ -73,14 +73,14 @@ class ShownSlide:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Where tiles go, and how fine they are.
+    """Target and resolution of tiles.
 
     Attributes:
-        page: folder of the page that is being written.
-        before: of the page that it replaces: tiles of the same slide at the same size are taken from there.
-        folder: for slides, in both.
-        mpp: finest micrometers per pixel.
-        max_side_px: see `Pyramid.of`.
+        page: folder of the new page.
+        before: folder of the replaced page; tiles of an unchanged slide and size are reused.
+        folder: of slides, in both.
+        mpp: finest µm/px.
+        max_side_px: longest side.
     """
 
     page: Path
@@ -90,7 +90,7 @@ class Tiling:
     max_side_px: int
 
     def of(self, slide: ShownSlide) -> tuple[Pyramid, str]:
-        """Tiles of a slide, made or taken over; their folder, relative to the page."""
+        """Tiles of a slide, new or reused; their folder, relative to the page."""
         made_from = [VERSION, slide.content, slide.mpp, self.mpp, self.max_side_px]
         name = f"{self.folder}/{_short(json.dumps(made_from))}"
         tiles, kept = self.page / name, self.before / name
@@ -106,7 +106,7 @@ class Tiling:
 
 
 def write_shown_slide(slide: ShownSlide, *, tiling: Tiling) -> tuple[SlideEntry, tuple[str, ...]]:
-    """Write tiles and script; what the viewer lists, and the classes whose probabilities are mapped."""
+    """Write tiles and script; viewer entry and mapped classes."""
     heatmap = read_heatmap(slide.heatmaps / "scores" / f"{slide.slide_id}.csv")
     pyramid, tiles = tiling.of(slide)
     frame = Frame(heatmap.grid.bounds_yx)
@@ -140,7 +140,7 @@ def _short(text: str) -> str:
 
 
 def _linked(source: str, target: str) -> None:
-    """The same file under a second name, where the disk can; else a copy."""
+    """Hard-link a file, or copy it."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,4 +1,4 @@
-"""The first section: what the labels bought, and how far to trust it; then the comparison in full."""
+"""Report sections: main results with data warnings; full comparison."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from histo_monai.reports.site.blocks import Block, Cell, Chart, Lines, Section, 
 from histo_monai.reports.tables import METRICS, SplitTable, in_words
 
 CONTROL = "supervised"
-"""The student that learns nothing from patches without labels."""
+"""Baseline without use of unlabeled patches."""
 _KINDS = ("network", "color alone", "costs seconds")
 
 
 def results_section(
     splits: Sequence[SplitTable], warnings: Sequence[str], labels: str, majority: Majority | None
 ) -> Section:
-    """The story and its chart.
+    """Section with the main results and their chart.
 
     Args:
-        splits: of the comparison, the one to look at first foremost.
-        warnings: what not to believe, a line each.
-        labels: which part of the labels was used, in a sentence.
-        majority: how right it would be to give every patch the most frequent label; None where that is no question.
+        splits: of the comparison, the main one first.
+        warnings: limits of the results, one line each.
+        labels: sentence on the number of labels.
+        majority: accuracy of the most frequent label; None without classes.
     """
     if not splits:
-        none = missing("No comparison", "nothing was learned from labels of patches or slides")
+        none = missing("No comparison", "no patch or slide was labeled")
         return Section("results", "Results", [none])
     first = splits[0]
     blocks: list[Block] = [Lines(_with_majority([*story(first), labels], majority, first), "lead")]
     told = [f"{line[:1].upper()}{line[1:]}" for line in warnings]
-    blocks.append(Lines(["What not to believe", *told], "warning") if told else Lines([]))
+    blocks.append(Lines(["Limits of these results", *told], "warning") if told else Lines([]))
     blocks.append(_values_chart(first))
     differences = _differences_chart(first)
     blocks += [differences] if differences else []
     blocks.append(
         Lines(
             [
-                "How many labels a method saves is known once several fractions were run: "
+                "To measure the labels saved, run several fractions of the labels: "
                 "`dvc exp run --queue -S alpha=0.05,0.1,0.2,1.0`, `dvc queue start`, then `histo-monai curves`, which "
                 "writes `data/curves/index.html`."
             ]
         )
     )
-    return Section("results", "What the labels bought", blocks)
+    return Section("results", "Results", blocks)
 
 
 def comparison_section(splits: Sequence[SplitTable]) -> Section:
-    """Every model, metric and test."""
+    """Section with every model, metric and test."""
     blocks: list[Block] = []
     for split in splits:
         title = f"{split.split.capitalize()}: {split.about}"
@@ -60,18 +60,18 @@ def comparison_section(splits: Sequence[SplitTable]) -> Section:
     if not blocks:
         blocks = [missing("No comparison", "see data/comparison")]
     words = (
-        "Intervals are 95 % and not adjusted; p is adjusted after Holm. Not distinguishable means that these data do "
-        "not tell, not that the models are equal."
+        "Intervals are 95 %, not adjusted; p-values are adjusted after Holm. Not distinguishable means that these data "
+        "show no difference, not that the models are equal."
     )
     return Section("comparison", "All models", [*blocks, Lines([words])])
 
 
 class Majority(NamedTuple):
-    """To look at nothing.
+    """Baseline that always predicts the most frequent label.
 
     Attributes:
         label: the most frequent one.
-        right: share of the patches that have it.
+        right: accuracy.
     """
 
     label: str
@@ -79,20 +79,23 @@ class Majority(NamedTuple):
 
 
 def _with_majority(told: list[str], majority: Majority | None, split: SplitTable) -> list[str]:
-    """Where no network is right more often than who looks at nothing, that comes first; else it ends the story."""
+    """Lines with the majority baseline, first if no network exceeds its accuracy."""
     if majority is None:
         return told
     metric = split.metrics[0]
     values = [split.row(model, metric).value for model in split.models if Row.of(model).is_network]
     share = f"{majority.right:.3f}"
     if any(value > majority.right for value in values):
-        return [*told, f"To call every patch {majority.label}, the most frequent label, is right on {share}."]
-    none = "No network is right more often than who looks at nothing"
-    return [f"{none} and calls every patch {majority.label}, the most frequent label: {share}.", *told]
+        return [
+            *told,
+            f"Predicting the most frequent label, {majority.label}, for every patch is correct on {share}.",
+        ]
+    none = "No network exceeds the accuracy of predicting the most frequent label for every patch"
+    return [f"{none}, {majority.label}: {share}.", *told]
 
 
 def story(split: SplitTable) -> Iterator[str]:
-    """The best network, whether color alone is as good, and what semi-supervised training adds to its encoder."""
+    """Sentences: best network, color baseline, gain of semi-supervised training."""
     metric = split.metrics[0]
     name = METRICS.get(metric, metric)
     networks = [model for model in split.models if Row.of(model).is_network]
@@ -103,18 +106,18 @@ def story(split: SplitTable) -> Iterator[str]:
     best = max(known, key=lambda model: float(split.row(model, metric).value))
     row = split.row(best, metric)
     value = number(row.value, row.low, row.high).text
-    yield f"{in_words(best)} does best of the networks: {name} {value} on {split.split}."
+    yield f"The best network is {in_words(best)}: {name} {value} on {split.split}."
     if REFERENCE.id in split.models:
         verdict = _verdict(split, best, REFERENCE.id, metric)
-        yield f"{verdict} (histograms of colors and stains, which train no network)."
+        yield f"{verdict} (color and stain histograms, no network)."
     method = Row.of(best).method
     parent, control = Row(method, FINETUNE).id, Row(method, CONTROL).id
     students = [model for model in networks if Row.of(model).method == method and Row.of(model).student]
     for model in students:
         if parent in networks and model != control:
-            yield f"{_verdict(split, model, parent, metric)}, from which it started."
+            yield f"{_verdict(split, model, parent, metric)}, its fine-tuned model."
         if control in networks and model != control:
-            yield f"{_verdict(split, model, control, metric)}: the same steps without unlabeled patches."
+            yield f"{_verdict(split, model, control, metric)}: equal steps without unlabeled patches."
 
 
 def _verdict(split: SplitTable, model: str, other: str, metric: str) -> str:
@@ -131,7 +134,7 @@ def _verdict(split: SplitTable, model: str, other: str, metric: str) -> str:
 
 
 def _signed(value: float, digits: int) -> str:
-    """Of what rounds to 0, no minus."""
+    """Signed number without a minus on 0."""
     return f"{round(float(value), digits) + 0.0:+.{digits}f}"
 
 
@@ -183,11 +186,11 @@ def _differences_chart(split: SplitTable) -> Chart | None:
     if not rows:
         return None
     words = (
-        f"Paired differences of {name} on {split.split}; to the right of 0 the first is ahead. Colors are verdicts, "
-        "by p-values adjusted for the number of tests; the 95 % intervals are not, and may leave 0 out all the same."
+        f"Paired differences of {name} on {split.split}; above 0 the first model is better. Colors are verdicts "
+        "by p-values adjusted for the number of tests; the 95 % intervals are not adjusted and may exclude 0."
     )
     spec = charts.intervals(rows, f"difference of {name}", zero=True, kinds=(ALIKE, BETTER, WORSE))
-    return Chart("Who is ahead of whom", spec, words, wide=True)
+    return Chart("Differences between models", spec, words, wide=True)
 
 
 def _values(split: SplitTable, title: str) -> Table:

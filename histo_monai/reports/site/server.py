@@ -1,4 +1,4 @@
-"""`report --serve`: the page of the run, to a browser on this machine that was given its address."""
+"""Local web server of `report --serve`, with a secret in its address."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Other pages neither embed nor frame this one, and are not given its address."""
+"""Headers: no embedding, framing or referrer for other pages."""
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Regular files of a folder, below the token, to whoever asks for them by this machine's own name."""
+    """Handler of regular files in a folder, below the secret and for this machine's names only."""
 
     timeout = 60
 
@@ -48,10 +48,10 @@ class _Handler(SimpleHTTPRequestHandler):
         return f"{path}index.html" if path.endswith("/") else path
 
     def _refusal(self) -> HTTPStatus | None:
-        """The status of a request that is not answered with a file; None where it is.
+        """HTTP status of a refused request; None if allowed.
 
-        A browser states in `Host` the name that its page was reached by, whatever the name leads to, and in `Origin`
-        whose script asks. The port may be another: of a tunnel to this machine.
+        `Host` holds the name in the browser's address, and `Origin` the page of the requesting script. The port may
+        differ: an SSH tunnel changes it.
         """
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]) or set(origins) - {f"http://{hosts[0]}"}:
@@ -74,38 +74,38 @@ class _Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A tile is no news."""
+        """Log no requests."""
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of a file is no error."""
+        """Ignore a browser that closes the connection."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 
 def serve(folder: Path, port: int | None) -> None:
-    """Serve a page until Ctrl-C, at an address that holds a secret of this call.
+    """Serve a page until Ctrl-C, at an address with a secret of this call.
 
     Args:
-        folder: of the page; links in it that lead out of it are not followed.
-        port: on the loopback interface, which no other machine reaches; None takes a free one.
+        folder: of the page; links out of it are not followed.
+        port: on the loopback interface; None: a free one.
 
     Raises:
-        InputError: there is no page, or the port is none or cannot be had.
+        InputError: there is no page, or the port is invalid or in use.
     """
     if port is not None and not 1 <= port <= 65535:
-        raise InputError(f"--port is {port}; expected 1 to 65535, or none for one that is free")
+        raise InputError(f"--port: {port} is out of range. Fix: give 1 to 65535, or leave it out")
     page = folder / "index.html"
     if not page.is_file():
-        raise InputError(f"{page}: not found; run `dvc repro report` first")
+        raise InputError(f"{page}: not found. Fix: run `dvc repro report`")
     token = secrets.token_urlsafe(16)
     handler = partial(_Handler, token=token, directory=os.path.realpath(folder))
     try:
         server = _Server((LOOPBACK, port or 0), handler)
     except OSError as error:
         raise InputError(
-            f"--port {port}: cannot be had ({error.strerror}); name another, or none for one that is free"
+            f"--port {port}: not available ({error.strerror}). Fix: name another port, or leave it out"
         ) from None
     with server:
         print(f"http://{LOOPBACK}:{server.server_port}/{token}/ (Ctrl-C ends it)", flush=True)

@@ -1,4 +1,4 @@
-"""A whole slide as Deep Zoom tiles: JPEG files that a browser asks for as it pans and zooms."""
+"""Deep Zoom tiles of a whole slide, JPEG files for the viewer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _QUALITY = 82
 
 @dataclass(frozen=True)
 class Pyramid:
-    """What a viewer must know of the tiles.
+    """Size and resolution of a slide's tiles.
 
     Attributes:
         width: px of the finest level.
-        height: the same.
-        mpp: its micrometers per pixel.
+        height: px of the finest level.
+        mpp: µm/px of the finest level.
     """
 
     width: int
@@ -33,32 +33,25 @@ class Pyramid:
 
     @classmethod
     def of(cls, slide: Slide, mpp: float, max_side_px: int) -> Pyramid:
-        """The finest level that is wanted: `mpp`, or coarser where the slide is, or would have more pixels.
-
-        Args:
-            slide: opened.
-            mpp: wanted micrometers per pixel.
-            max_side_px: most pixels of the longer side.
-        """
+        """Pyramid with finest level `mpp`, or coarser if the slide is coarser or would exceed `max_side_px`."""
         height_um, width_um = (side * slide.mpp for side in slide.size_yx)
         mpp = max(mpp, slide.mpp, max(height_um, width_um) / max_side_px)
         return cls(max(1, math.ceil(width_um / mpp)), max(1, math.ceil(height_um / mpp)), mpp)
 
     @property
     def num_levels(self) -> int:
-        """From one pixel to the finest."""
+        """Number of levels, from one pixel to the finest."""
         return math.ceil(math.log2(max(self.width, self.height))) + 1
 
 
 def write_tiles(slide: Slide, pyramid: Pyramid, folder: Path) -> int:
-    """Write `folder/<level>/<column>_<row>.jpg`, the finest level last in number; how many tiles.
+    """Write `folder/<level>/<column>_<row>.jpg`, levels numbered from the coarsest; number of tiles.
 
-    The finest level is read row by row, and each row is halved at once: a slide is never in memory as a whole, but
-    for the second level.
+    The finest level is read and halved row by row; only the second level is in memory as a whole.
 
     Args:
-        slide: opened.
-        folder: is made.
+        slide: open slide.
+        folder: created.
     """
     level = pyramid.num_levels - 1
     half = np.full((math.ceil(pyramid.height / 2), math.ceil(pyramid.width / 2), 3), 255, np.uint8)

@@ -1,4 +1,4 @@
-"""How models came about: curves of the student, of the fine-tuning and of the pretraining, and what they were shown."""
+"""Report section on training: curves of student, fine-tuning and pretraining, and example images."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ WORDS = {
     "supervised": "loss of labeled patches",
     "unlabeled": "loss of unlabeled patches",
     "consistency": "loss of unlabeled patches",
-    "confidence": "confidence of the guesses",
-    "used": "part of the guesses that is used",
-    "agreement": "student and teacher agree",
-    "teacher_accuracy": "the teacher is right on labeled patches",
-    "teacher_entropy": "entropy of the teacher's guesses, nats",
-    "student_entropy": "entropy of the student's answers, nats",
+    "confidence": "confidence of the pseudo labels",
+    "used": "fraction of pseudo labels used",
+    "agreement": "agreement of student and teacher",
+    "teacher_accuracy": "teacher accuracy on labeled patches",
+    "teacher_entropy": "entropy of the teacher's pseudo labels, nats",
+    "student_entropy": "entropy of the student's predictions, nats",
     "by_sharpness": "accuracy of sharpness alone",
     "by_contrast": "accuracy of contrast alone",
     "contrast": "contrastive loss",
-    "nearest": "own pair is the nearest",
+    "nearest": "nearest patch is the matching one",
     "guess_accuracy": "all guesses",
-    "used_guess_accuracy": "guesses that are used",
-    "guess_absolute_error": "mean absolute error of the guesses",
+    "used_guess_accuracy": "pseudo labels that are used",
+    "guess_absolute_error": "mean absolute error of the pseudo labels",
     "mae": "mean absolute error",
 }
 _SHARES = (
@@ -38,26 +38,24 @@ _SHARES = (
 _OF_GUESSES = ("guess_accuracy", "used_guess_accuracy", "guess_absolute_error")
 
 GUESSES_IN_WORDS = (
-    "What the student took unlabeled patches to be, held against labels that alpha left out; it learned nothing from "
-    "these. Guesses that get worse by the epoch, or that are used and no better than all, teach it what is wrong."
+    "Pseudo labels compared with labels that alpha excludes and no training uses. Decreasing accuracy, or used "
+    "pseudo labels no better than all, indicate wrong training targets."
 )
-NO_STEP = "The student took no step: its weights are the fine-tuned model's."
-NO_GUESSES = (
-    "the method guesses none, or no unlabeled patch has a label that alpha left out to hold a guess against"
-)
+NO_STEP = "The student has no training step: its weights are the fine-tuned model's."
+NO_GUESSES = "the method has no pseudo labels, or alpha excludes no label to compare with"
 
 
 def training_section(
     student: pd.DataFrame | None, finetuned: pd.DataFrame | None, run: str, pairs: str, choice: Sequence[str]
 ) -> Section:
-    """Of a run: the student, what it was shown, and the fine-tuned model that it started from.
+    """Section on a run's student and fine-tuned model.
 
     Args:
-        student: its curves, a row per epoch, none where its method takes no step; None where no patch is labeled.
-        finetuned: those of the fine-tuned model.
-        run: whose they are.
-        pairs: path of the picture of what the student was shown, relative to the page; empty where there is none.
-        choice: which of the two is kept, and why.
+        student: one row per epoch, none if the method has no step; None without labeled patches.
+        finetuned: curves of the fine-tuned model.
+        run: name of the run.
+        pairs: path of the picture of weak and strong views, relative to the page; empty without.
+        choice: selected model, and the reason.
     """
     title = "Students and teachers"
     if student is None:
@@ -66,32 +64,32 @@ def training_section(
     blocks += course(student, "Student") if len(student) else [Lines([NO_STEP])]
     of_guesses = [student[f"train_{name}"] for name in _OF_GUESSES if f"train_{name}" in student]
     if len(student) and not any(column.notna().any() for column in of_guesses):
-        blocks.append(missing("How right the guesses of unlabeled patches are is not known", NO_GUESSES))
+        blocks.append(missing("The accuracy of pseudo labels is unknown", NO_GUESSES))
     if finetuned is not None and not finetuned.empty:
         blocks += course(finetuned, "Fine-tuned model")
     if pairs:
-        alt = "Unlabeled patches as teacher and student saw them, with the answers of both; red where they differ"
-        blocks.append(Pictures("What the student was shown", [Picture(pairs, alt)], alt + ".", large=True))
+        alt = "Weak and strong views of unlabeled patches, with predictions of teacher and student; red: they differ"
+        blocks.append(Pictures("Views of unlabeled patches", [Picture(pairs, alt)], alt + ".", large=True))
     return Section("training", title, blocks)
 
 
 def of_start(share: float) -> list[str]:
-    """How much of a student is the fine-tuned model, in words; nothing where none is.
+    """Sentence on the fine-tuned model's weight in the student; empty for weight 0.
 
     Args:
-        share: of its weights that are the fine-tuned model's.
+        share: interpolation weight of the fine-tuned model.
     """
     if share == 1:
-        return ["No student did better on held-out labels, so the student is the fine-tuned model as it was."]
+        return ["No student was better on held-out labels, so the student equals the fine-tuned model."]
     if share > 0:
         return [
-            f"{100 * share:g} % of the student's weights are the fine-tuned model's: the best on held-out labels."
+            f"Weight of the fine-tuned model in the student: {100 * share:g} %, the best on held-out labels."
         ]
     return []
 
 
 def pretraining_section(curves: dict[str, pd.DataFrame], pictures: Sequence[Picture]) -> Section:
-    """Of every encoder: `curves` by its name, a row per epoch; nothing where it was not trained."""
+    """Section on every encoder; `curves` by name, one row per epoch, none without training."""
     title = "Pretraining"
     trained = {name: table for name, table in curves.items() if not table.empty}
     blocks: list[Block] = []
@@ -99,14 +97,14 @@ def pretraining_section(curves: dict[str, pd.DataFrame], pictures: Sequence[Pict
         blocks += course(table, name)
     untrained = [name for name in curves if name not in trained]
     if untrained:
-        blocks.append(Lines([f"Not trained, as it is: {', '.join(untrained)}."]))
+        blocks.append(Lines([f"Without training: {', '.join(untrained)}."]))
     if pictures:
-        blocks.append(Pictures("What encoders were asked, and what they answered", pictures, large=True))
+        blocks.append(Pictures("Pretraining tasks and predictions", pictures, large=True))
     return Section("pretraining", title, blocks or [missing("No encoder", "see data/models")])
 
 
 def course(table: pd.DataFrame, name: str) -> list[Block]:
-    """Charts of a training's curves: losses in one, shares from 0 to 1 in the next, guesses in the last."""
+    """Charts of training curves: losses, fractions (0 to 1), pseudo labels."""
     measured: dict[str, list[dict[str, Any]]] = {"losses": [], "shares": [], "guesses": []}
     for column in table.columns:
         part, _, measure = str(column).partition("_")
@@ -125,11 +123,11 @@ def course(table: pd.DataFrame, name: str) -> list[Block]:
         ]
     when = f"each of {len(table)} epochs" if len(table) > 1 else "the only epoch"
     is_error = any("error" in row["name"] for row in measured["guesses"])
-    axes = {"losses": "loss", "shares": "share", "guesses": "error" if is_error else "part that is right"}
+    axes = {"losses": "loss", "shares": "fraction", "guesses": "error" if is_error else "accuracy"}
     blocks: list[Block] = []
     for what, rows in measured.items():
         if rows:
-            title = f"{name}: {'guesses of unlabeled patches' if what == 'guesses' else what}"
+            title = f"{name}: {'pseudo labels' if what == 'guesses' else what}"
             words = GUESSES_IN_WORDS if what == "guesses" else f"{name}, {what} at the end of {when}."
             blocks.append(Chart(title, charts.curves(rows, axes[what], len(table)), words))
     return blocks

@@ -1,8 +1,8 @@
-"""Libraries of the browser that the report's page brings along: fetched when the package is built, and never at run.
+"""Browser libraries of the report page, fetched when the package is built, never at run time.
 
-    python -m histo_monai.reports.site.vendor    # by hand, where the registry could not be reached then
+    python -m histo_monai.reports.site.vendor    # by hand, if the registry was not reachable then
 
-Nothing but Python's own library is imported, since this runs before anything is installed.
+It imports only the standard library, because it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Library(NamedTuple):
 
 
 VIEWER_LIBRARY = "openseadragon"
-"""Which of `LIBRARIES` the viewer of slides takes; charts take the others."""
+"""The viewer's part of `LIBRARIES`; charts use the others."""
 LIBRARIES = (
     Library(
         VIEWER_LIBRARY,
@@ -87,11 +87,11 @@ LIBRARIES = (
         "LICENSE",
     ),
 )
-"""In the order in which a page loads them."""
+"""Libraries in loading order."""
 
 
 def found() -> Path | None:
-    """Where all of them lie: beside this file, or in the package as it was installed; None: nowhere."""
+    """Folder of the libraries, beside this file or in the installed package; None if missing."""
     return next((folder for folder in (HERE / NAME, *_installed()) if not missing(folder)), None)
 
 
@@ -106,18 +106,18 @@ def _installed() -> Iterator[Path]:
 
 
 def missing(folder: Path) -> list[str]:
-    """Names of files that are not there."""
+    """Names of missing files."""
     return [name for library in LIBRARIES for name in library.files.values() if not (folder / name).is_file()]
 
 
 def fetch(folder: Path) -> None:
-    """Fetch what is missing, by npm where there is one, else from its public registry.
+    """Fetch missing libraries with npm, else from its public registry.
 
     Args:
-        folder: where scripts and licenses are left.
+        folder: for scripts and licenses.
 
     Raises:
-        OSError: the registry cannot be reached, or what came is not what it was when this was written.
+        OSError: the registry is not reachable, or a package has an unexpected digest.
     """
     for library in LIBRARIES:
         if all((folder / name).is_file() for name in library.files.values()):
@@ -133,7 +133,7 @@ def fetch(folder: Path) -> None:
         with tarfile.open(fileobj=io.BytesIO(package)) as files:
             for path, name in library.files.items():
                 member = files.extractfile(f"package/{path}")
-                assert member is not None  # a file of a package whose digest is known
+                assert member is not None  # the digest guarantees this file
                 draft = folder / f".{name}"
                 draft.write_bytes(member.read())
                 draft.replace(folder / name)

@@ -1,4 +1,4 @@
-"""What the viewer is told of a slide: where its tiles lie, its maps as numbers, outlines and detections."""
+"""Data of a slide for the viewer: tiles, maps as numbers, outlines, detections."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from histo_monai.utils.escapes import in_script
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 NOT_SEEN = 255
-"""Of a map: no network looked at the cell."""
+"""Value of unmapped cells."""
 _STEPS = 254
 _MOST_OUTLINES = 200
 
 
 @dataclass(frozen=True)
 class SlideEntry:
-    """A slide in the viewer's list.
+    """Slide in the viewer's list.
 
     Attributes:
         slide_id: as in the tables.
         title: in the list.
         about: below the picture.
-        script: path of what `slide_script` gives, relative to the page.
+        script: path of the `slide_script`, relative to the page.
     """
 
     slide_id: str
@@ -38,7 +38,7 @@ class SlideEntry:
     script: str
 
     def as_dict(self) -> dict[str, str]:
-        """For the page."""
+        """JSON form."""
         return {"slide_id": self.slide_id, "title": self.title, "about": self.about, "script": self.script}
 
 
@@ -51,14 +51,14 @@ def slide_script(
     detections: Mapping[str, Sequence[Point]],
     radius_um: float,
 ) -> str:
-    """A script that tells the page all of a slide.
+    """Script with a slide's data for the page.
 
     Args:
         slide_id: as in the tables.
-        tiles: their folder, relative to the page, with a slash at its end.
-        heatmap: scores of its cells.
-        outlines: what somebody has drawn; holes are left out.
-        detections: name of a model -> points, in level-0 pixels, with a measurement "probability".
+        tiles: folder relative to the page, with a final slash.
+        heatmap: scores of the cells.
+        outlines: annotations; holes are left out.
+        detections: model -> points, level-0 pixels, with a measurement "probability".
     """
     scale = heatmap.grid.slide_mpp
     rows, columns = heatmap.grid.shape
@@ -83,7 +83,7 @@ def slide_script(
 
 
 def _packed(raster: NDArray[np.float32]) -> str:
-    """A byte for each cell, row by row: 0..254 for 0..1, and `NOT_SEEN`."""
+    """One byte per cell, row by row: 0..254 for 0..1, and `NOT_SEEN`."""
     steps = np.where(np.isnan(raster), NOT_SEEN, np.round(np.nan_to_num(raster) * _STEPS)).astype(np.uint8)
     return base64.b64encode(steps.tobytes()).decode()
 
@@ -101,7 +101,7 @@ def _outline(region: Region, scale: float) -> dict[str, Any]:
 
 
 def _places(points: Sequence[Point], scale: float) -> list[dict[str, float]]:
-    """Detections, the surest first, in µm."""
+    """Detections by descending probability, in µm."""
     found = [(point.measurements["probability"], *point.yx) for point in points]
     return [
         {"x": round(x * scale, 1), "y": round(y * scale, 1), "score": round(score, 4)}

@@ -1,4 +1,4 @@
-"""Whole slides: how they were diagnosed, and a viewer of their maps."""
+"""Report section on whole slides: diagnoses and a viewer of maps."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def slides_section(
     positive: str,
     why_none: str,
 ) -> Section:
-    """The section.
+    """Section on diagnoses and maps.
 
     Args:
         slides: mapped: `slide_id`, `split`, `label`, `size`, `num_cells`.
-        scores: diagnosed: `slide_id` and `<model>_score`, where there was a diagnosis.
-        run: whose maps they are.
+        scores: diagnosed: `slide_id` and `<model>_score`.
+        run: name of the run.
         entries: slides in the viewer.
-        classes: whose probabilities are mapped; empty for a score.
+        classes: mapped classes; empty for a score.
         estimates: model -> metric -> value, low, high, of test slides.
-        positive: the label that was diagnosed.
-        why_none: where no slide was mapped.
+        positive: diagnosed label.
+        why_none: reason if no slide was mapped.
     """
     title = "Whole slides"
     if slides.empty:
@@ -57,9 +57,7 @@ def slides_section(
         roc = _roc(slides, scores, positive)
         blocks += [roc] if roc else []
     else:
-        blocks.append(
-            missing("No diagnosis", "slides of both kinds with labels, in training and test, are needed")
-        )
+        blocks.append(missing("No diagnosis", "it needs labeled slides of both kinds in training and test"))
     blocks.append(_table(slides, scores, {entry.slide_id for entry in entries}))
     return Section("slides", title, blocks)
 
@@ -95,9 +93,9 @@ def _roc(slides: pd.DataFrame, scores: pd.DataFrame, positive: str) -> Chart | N
             {"name": name, "x": round(float(x), 5), "y": round(float(y), 5)}
             for x, y in zip(false, true, strict=True)
         ]
-    words = f"{len(test)} test slides, {int(known.sum())} of them {positive}. On the dashed line a score tells nothing."
+    words = f"{len(test)} test slides, {int(known.sum())} of them {positive}. Dashed line: chance."
     spec = charts.steps(rows, "false positives", "sensitivity", diagonal=True)
-    return Chart("Which slides are positive", spec, words)
+    return Chart("ROC curves of slides", spec, words)
 
 
 def _table(slides: pd.DataFrame, scores: pd.DataFrame, shown: set[str]) -> Table:
@@ -117,17 +115,17 @@ def _table(slides: pd.DataFrame, scores: pd.DataFrame, shown: set[str]) -> Table
     head = ["slide", "split", "label", "size", "cells", *(f"score, {name}" for name in names)]
     note = "A slide that is a link opens in the viewer."
     if columns:
-        note += " Scores are signed distances from the classifier's border: above 0 it says positive."
+        note += " Scores are signed distances from the decision boundary: above 0 is positive."
     return Table("All mapped slides", head, rows, note=note)
 
 
 def in_order_of_interest(slides: pd.DataFrame, scores: pd.DataFrame, positive: str) -> pd.DataFrame:
-    """Slides of the test before others; in turn the worst diagnosed, the best of the positive, and of the others.
+    """Slides by interest, test slides first: alternately worst diagnosed, best positive, others.
 
     Args:
         slides: `slide_id`, `split`, `label`.
-        scores: `slide_id`, and `student_score` where there was a diagnosis.
-        positive: the label that was diagnosed.
+        scores: `slide_id`, and `student_score` after a diagnosis.
+        positive: diagnosed label.
     """
     column = score_column(MODELS[-1])
     if column not in scores:

@@ -1,1 +1,1 @@
-"""What methods share whose student trains whole: recipe, views, average of weights."""
+"""Base of students that train all layers: recipe, views, average of weights."""

@@ -1,4 +1,4 @@
-"""Mixing of images and of what they shall be (Zhang et al. 2018), as semi-supervised methods do it."""
+"""Mixup of images and targets (Zhang et al. 2018)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Mixing:
     """Partners and weights of n images.
 
     Attributes:
-        weights: of each image itself, Shape (n,), 1/2..1: a mixture is closer to it than to its partner.
+        weights: weight of each image, Shape (n,), 1/2..1; the partner has the rest.
         order: number of the partner, Shape (n,).
     """
 
@@ -24,19 +24,19 @@ class Mixing:
 
     @classmethod
     def draw(cls, step: Step, num: int, beta: float, device: torch.device) -> Mixing:
-        """Weights are the larger of x and 1 - x, x of Beta(beta, beta); a function of the step."""
+        """Random mixing of a step; weights are max(x, 1 - x), x of Beta(beta, beta)."""
         random = step.generator("mixing")
         weights = sent(torch.from_numpy(random.beta(beta, beta, num)).float(), device)
         order = sent(torch.from_numpy(random.permutation(num)), device)
         return cls(torch.maximum(weights, 1 - weights), order)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
-        """(n, ...) -> w values + (1 - w) those of the partners, of the same shape."""
-        kept = self.weights.view(-1, *[1] * (values.ndim - 1))
-        return kept * values + (1 - kept) * values[self.order]
+        """Mixtures w values + (1 - w) values of the partners, in the shape (n, ...) of `values`."""
+        weights = self.weights.view(-1, *[1] * (values.ndim - 1))
+        return weights * values + (1 - weights) * values[self.order]
 
 
 def sharpen(probabilities: torch.Tensor, temperature: float) -> torch.Tensor:
-    """p^(1/T), normalized (Berthelot et al. 2019, equation 7). Shape (n, K)."""
+    """Normalized p^(1/T) (Berthelot et al. 2019, equation 7). Shape (n, K)."""
     powers = probabilities ** (1 / temperature)
     return powers / powers.sum(dim=1, keepdim=True)

@@ -1,7 +1,7 @@
-"""What methods share that train on pseudo labels: a network says what it sees in weak views, and learns it from strong.
+"""Base of methods with pseudo labels from the student's own weak views.
 
-Labeled, weak and strong views go through the student in one batch; pseudo labels come from its own outputs of the weak
-views, without gradient. The average of its weights predicts.
+Labeled, weak and strong views go through the student in one batch. Pseudo labels come from weak views without gradient;
+strong views learn them. The average of the student's weights predicts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from histo_monai.semisupervised.protocol import GUESSES, Batch
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.students.student import Student
 from histo_monai.utils.errors import InputError
 
@@ -21,40 +21,42 @@ Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class PseudoLabels(Student):
-    """See the module and `Student`.
+    """Student with pseudo labels of weak views for strong views.
 
     Raises:
-        InputError: scores are asked for.
+        InputError: the dataset has scores.
     """
 
-    measures = ("loss", "supervised", "unlabeled", "accuracy", "used", "agreement", "confidence", GUESSES)
+    measures = (
+        *("loss", "supervised", "unlabeled", "accuracy", "used", "agreement", "confidence"),
+        PSEUDO_LABELS,
+    )
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         if self.objective.classes is None:
             raise InputError(
-                f"semisupervised_methods: {type(self).__name__.lower()} learns classes, and the dataset has scores; "
-                f"take paper or "
-                "mean_teacher"
+                f"semisupervised_methods: {type(self).__name__.lower()} learns classes, but the dataset has scores. "
+                "Fix: use paper or mean_teacher."
             )
 
     @abc.abstractmethod
     def pseudo_labels(self, labeled: torch.Tensor, weak: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Probabilities of the labeled views (B, K) and of the weak ones (n, K) -> targets and weights.
+        """Targets and weights from probabilities of labeled views (B, K) and weak views (n, K).
 
-        Called once a step, without gradient; may follow statistics in buffers of `network`.
+        Called once a step, without gradient; may update buffers of `network`.
 
         Returns:
-            What strong views shall be, (n,) class numbers; and how much each counts, (n,), 0..1.
+            Targets of strong views (n,), class numbers; and weights (n,), 0..1.
         """
 
     def measure(self, outputs: Outputs, batch: Batch) -> dict[str, torch.Tensor]:
-        """Mean supervised loss + weight times the mean unlabeled one, shape (1,); and its parts."""
+        """Mean supervised loss + weight x mean unlabeled loss, shape (1,); and its parts."""
         labeled, weak, strong = outputs
         measured = self.objective.measure(labeled, batch.targets)
         with torch.no_grad():
-            seen = weak.float().softmax(dim=1)
-            targets, counts = self.pseudo_labels(labeled.detach().float().softmax(dim=1), seen)
+            probabilities = weak.float().softmax(dim=1)
+            targets, counts = self.pseudo_labels(labeled.detach().float().softmax(dim=1), probabilities)
         unlabeled = F.cross_entropy(strong.float(), targets, reduction="none") * counts
         loss = measured["loss"].mean() + self.settings.weight * unlabeled.mean()
         return {
@@ -64,10 +66,10 @@ class PseudoLabels(Student):
             "accuracy": measured["accuracy"],
             "used": counts,
             "agreement": (strong.argmax(dim=1) == targets).float(),
-            "confidence": seen.max(dim=1).values,
-            GUESSES: targets,
+            "confidence": probabilities.max(dim=1).values,
+            PSEUDO_LABELS: targets,
         }
 
     def regularization(self, strong: torch.Tensor, counts: torch.Tensor) -> torch.Tensor | float:
-        """What a method adds to the loss, of logits of strong views and their weights; nothing, unless it says so."""
+        """Additional loss term from logits of strong views and their weights; 0 by default."""
         return 0.0

@@ -1,4 +1,4 @@
-"""What methods share whose student trains whole, and whose average of weights predicts."""
+"""Base of students that train all layers and predict with their average of weights."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ from histo_monai.transforms.supervised import SupervisedAugmentation
 
 
 class Student(abc.ABC):
-    """See the module and `protocol.SemiSupervised`.
+    """Student that trains all layers; its average of weights predicts.
 
     Args:
         model: the fine-tuned model; holds the average of the student's weights.
-        objective: classes or scores.
-        patch_px: side of the views.
-        mpp: µm/px of the views; None: unknown.
-        n_aug: of the paper's student; not used here, see `StrongSettings`.
-        recipe: how all of these students train.
-        settings: of the method.
+        mpp: µm/px of the views, or None.
+        n_aug: unused; `StrongSettings` has the number of operations.
     """
 
     Settings: ClassVar[type]
@@ -64,36 +60,36 @@ class Student(abc.ABC):
         )
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
-        """Over the student: its head at the rate of the schedule, its trunk at a part of that."""
+        """Optimizer of the student, with a lower learning rate for the backbone."""
         return schedule.build_optimizer(
             self.network.student.parameter_groups(schedule.lr, self._backbone_lr_factor)
         )
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Labeled, weak and strong views; the latter two of one base crop."""
+        """Labeled, weak and strong views; weak and strong views have a common base crop."""
         return labeled_weak_strong(batch, self._labeled_views, self._unlabeled_views)
 
     def outputs(self, views: tuple[torch.Tensor, ...]) -> Any:
-        """Of the student, all views in one batch."""
+        """Student outputs of all views, from one batch."""
         return self.network.student(torch.cat(views)).split([len(view) for view in views])
 
     @abc.abstractmethod
     def measure(self, outputs: Any, batch: Batch) -> dict[str, torch.Tensor]:
-        """See `protocol.SemiSupervised`."""
+        """Values of `measures`, each of shape (n,); "loss" is minimized."""
 
     def after_step(self) -> None:
-        """The average follows."""
+        """Update the average of weights."""
         self.network.follow()
 
-    def after_epoch(self) -> None:  # noqa: B027  # an epoch means nothing to most
-        """Nothing follows an epoch."""
+    def after_epoch(self) -> None:  # noqa: B027  # most methods need no update per epoch
+        """Do nothing after an epoch."""
 
     def pairs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """Weak views and what the average predicts of them, strong views and what the student does."""
+        """Weak and strong views, the average's predictions of weak views, the student's of strong views."""
         return self.predicted(*self.views(batch)[1:])
 
     def predicted(self, weak: torch.Tensor, strong: torch.Tensor) -> tuple[np.ndarray, ...]:
-        """See `pairs`."""
+        """Views with the average's predictions of `weak` and the student's of `strong`."""
         self.network.eval()
         with torch.no_grad():
             predictions = [

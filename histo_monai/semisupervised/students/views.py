@@ -1,4 +1,4 @@
-"""The views of a step, as methods with weak and strong ones draw them."""
+"""Labeled, weak and strong views of a step."""
 
 from __future__ import annotations
 
@@ -27,21 +27,17 @@ def weak_strong_views(
     magnitudes: tuple[int, int] = (1, MAX_MAGNITUDE),
     names: Sequence[str] = _ALL,
 ) -> WeakStrongViews:
-    """Weak and strong views of patches.
+    """Random weak and strong views of patches.
 
     Args:
-        patch_px: side of the views.
-        num: operations of a strong view.
-        ranges: see `StrongRanges`.
-        mpp: µm/px of the views; None, unknown: the kernel of the blur counts their pixels, and the log states it.
-        magnitudes: smallest and largest.
-        names: of the operations that are drawn from.
+        mpp: µm/px of the views; None: the blur kernel is in pixels, and the log states it.
+        names: operations to select from at random.
 
     Raises:
-        InputError: a name is no operation, or fewer are named than a view takes.
+        InputError: an operation is unknown, or fewer are named than `num`.
     """
     if ranges.blur_mpp is not None and mpp is None and Blur.name in names:
-        _LOG.info("strong views: µm/px of the patches is unknown, so the blur kernel counts their pixels")
+        _LOG.info("strong views: patches have no µm/px; blur kernel in pixels")
     operations = strong_operations(
         names,
         limits=names if ranges.within_limits else (),
@@ -56,7 +52,7 @@ def weak_strong_views(
 def labeled_weak_strong(
     batch: Batch, labeled: SupervisedAugmentation, unlabeled: WeakStrongViews
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Labeled, weak and strong views, each (n, 3, P, P); the latter two of one base crop. A function of the step."""
+    """Labeled, weak and strong views of a step, each (n, 3, P, P); weak and strong views have a common base crop."""
     labeled.set_random_state(batch.step.derive_seed("augmentation"))
     unlabeled.set_random_state(batch.step.derive_seed("weak and strong"))
     weak, strong = unlabeled(batch.unlabeled)

@@ -1,1 +1,1 @@
-"""The trainer of semi-supervised methods, and what it does before and after the steps."""
+"""Trainer of semi-supervised methods, with its preparation and completion."""

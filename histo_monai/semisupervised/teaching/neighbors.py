@@ -1,9 +1,9 @@
-"""What a model says of patches and of all that touch them in their slides, weighed by what validation patches say.
+"""Pseudo labels from a patch and its neighbors, weighted by validation patches.
 
-A guess of classes is the softmax of `own` times the log probabilities of the patch and `around` times the mean of those
-of its eight neighbors; a guess of a score is the patch's own and `around` times what the neighbors' mean differs from
-it. Both numbers are those of a grid that lose least on validation patches. So guesses are as sure as they are right,
-and neighbors count for nothing where lesions are as small as patches, or where validation patches have none.
+Pseudo labels of classes: softmax of `own` x log probabilities of the patch + `around` x mean log probabilities of its
+eight neighbors. Pseudo scores: the patch's score + `around` x (mean of neighbors - score). A grid search on validation
+patches sets both weights by the lowest loss. So pseudo labels are calibrated. Neighbors have weight 0 where lesions are
+as small as patches, or where validation patches have no neighbors.
 """
 
 from __future__ import annotations
@@ -24,81 +24,82 @@ from histo_monai.training.prediction import predict
 from histo_monai.training.task import Task
 
 FIELD = 3
-"""Sides of a patch that a field has: the patch and its eight neighbors."""
+"""Side of a field in patches: the patch and its eight neighbors."""
 OWN = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 AROUND = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 _AROUND_OF_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _LEAST = 1e-4
-"""Probabilities below it are one: no single neighbor rules a class out."""
+"""Floor of probabilities, so that no single neighbor excludes a class."""
 
 
-class Weighing(NamedTuple):
-    """How much the patch itself counts, and how much its neighbors; see the module."""
+class NeighborWeights(NamedTuple):
+    """Weights of the patch itself and of its neighbors."""
 
     own: float
     around: float
 
 
-class Seen(NamedTuple):
-    """Log probabilities of classes, or scores: of patches, and means over their neighbors. Each (n, K).
+class PatchesAndNeighbors(NamedTuple):
+    """Log probabilities of classes, or scores, of patches and means over their neighbors; (n, K) each.
 
-    Where a patch is an image, not a square of a slide, the second is the first.
+    Where patches are images, not squares of a slide, both are equal.
     """
 
     own: torch.Tensor
     around: torch.Tensor
 
 
-def weigh_by(
-    looks: Sequence[tuple[TaskModel, pd.DataFrame]], task: Task, reading: PatchReading, batch_size: int
-) -> Weighing:
-    """How much patches themselves and their neighbors count, by labels that the models have not learned from.
+def fit_weights(
+    labeled: Sequence[tuple[TaskModel, pd.DataFrame]], task: Task, reading: PatchReading, batch_size: int
+) -> NeighborWeights:
+    """Weights of patches and neighbors, selected by labels that the models were not trained on.
 
     Args:
-        looks: a model, moved to the task's device, and rows of patches with labels; no rows at all: the patch alone
-            counts.
-        task: what is predicted, and where.
-        reading: rows -> loaders.
-        batch_size: patches that go through the network at a time.
+        labeled: models and rows of labeled patches. Without rows the patch alone counts.
     """
-    looks = [(model, rows) for model, rows in looks if len(rows)]
-    if not looks:
-        return Weighing(own=1.0, around=0.0)
-    parts = [see(model, task, reading, rows, batch_size) for model, rows in looks]
-    known = Seen(*(torch.cat(of_all) for of_all in zip(*parts, strict=True)))
-    rows = pd.concat([rows for _, rows in looks], ignore_index=True)
+    labeled = [(model, rows) for model, rows in labeled if len(rows)]
+    if not labeled:
+        return NeighborWeights(own=1.0, around=0.0)
+    parts = [patches_and_neighbors(model, task, reading, rows, batch_size) for model, rows in labeled]
+    known = PatchesAndNeighbors(*(torch.cat(of_all) for of_all in zip(*parts, strict=True)))
+    rows = pd.concat([rows for _, rows in labeled], ignore_index=True)
     has_neighbors = bool(rows["y"].notna().any())
-    return weigh(known, task_targets(rows, task.classes), has_neighbors=has_neighbors)
+    return search_weights(known, task_targets(rows, task.classes), has_neighbors=has_neighbors)
 
 
-def combine(seen: Seen, weighing: Weighing, classes: list[str] | None) -> torch.Tensor:
-    """Guesses, (n, K): probabilities of classes, or scores."""
+def combine(
+    predictions: PatchesAndNeighbors, weights: NeighborWeights, classes: list[str] | None
+) -> torch.Tensor:
+    """Pseudo labels (n, K): class probabilities, or scores."""
     if classes is None:
-        return (seen.own + weighing.around * (seen.around - seen.own)).clamp(0, 1)
-    return (weighing.own * seen.own + weighing.around * seen.around).softmax(dim=1)
+        return (predictions.own + weights.around * (predictions.around - predictions.own)).clamp(0, 1)
+    return (weights.own * predictions.own + weights.around * predictions.around).softmax(dim=1)
 
 
-def weigh(seen: Seen, targets: torch.Tensor, *, has_neighbors: bool) -> Weighing:
-    """The numbers of the grid that lose least: cross-entropy of classes, squared error of scores.
+def search_weights(
+    predictions: PatchesAndNeighbors, targets: torch.Tensor, *, has_neighbors: bool
+) -> NeighborWeights:
+    """Weights of the lowest loss on a grid: cross-entropy of classes, squared error of scores.
 
     Args:
-        seen: of patches whose labels are known.
         targets: (n,), class numbers int64, or scores float32.
-        has_neighbors: whether they have any; else these count for nothing.
+        has_neighbors: False: neighbors have weight 0.
     """
     if targets.is_floating_point():
-        grid = [Weighing(1.0, around) for around in _AROUND_OF_SCORES]
-        losses = [(combine(seen, one, None).squeeze(1) - targets).square().mean() for one in grid]
+        grid = [NeighborWeights(1.0, around) for around in _AROUND_OF_SCORES]
+        losses = [(combine(predictions, one, None).squeeze(1) - targets).square().mean() for one in grid]
     else:
-        grid = [Weighing(own, around) for own, around in itertools.product(OWN, AROUND)]
-        logits = [one.own * seen.own + one.around * seen.around for one in grid]
+        grid = [NeighborWeights(own, around) for own, around in itertools.product(OWN, AROUND)]
+        logits = [one.own * predictions.own + one.around * predictions.around for one in grid]
         losses = [F.cross_entropy(x, targets) for x in logits]
     allowed = [n for n, one in enumerate(grid) if has_neighbors or one.around == 0]
     return grid[min(allowed, key=lambda n: float(losses[n]))]
 
 
-def see(model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame, batch_size: int) -> Seen:
-    """What a model says of patches, and of their neighbors; float32, on the CPU."""
+def patches_and_neighbors(
+    model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame, batch_size: int
+) -> PatchesAndNeighbors:
+    """Predictions of patches and of their neighbors; float32, on the CPU."""
     is_square = rows["y"].notna().to_numpy()
     found = torch.empty(2, len(rows), task.num_outputs)
     if is_square.any():
@@ -106,27 +107,27 @@ def see(model: TaskModel, task: Task, reading: PatchReading, rows: pd.DataFrame,
         found[:, torch.from_numpy(np.flatnonzero(is_square))] = _over_fields(model, task, fields)
     if not is_square.all():
         images = reading.in_order(rows[~is_square], batch_size)
-        found[:, torch.from_numpy(np.flatnonzero(~is_square))] = _words(
+        found[:, torch.from_numpy(np.flatnonzero(~is_square))] = _log_probabilities(
             predict(model, task, images.loader), task
         )
-    return Seen(*found)
+    return PatchesAndNeighbors(*found)
 
 
 def _over_fields(model: TaskModel, task: Task, fields: LabeledLoader) -> torch.Tensor:
-    """Of patches and of their neighbors, Shape (2, n, K)."""
+    """Predictions of patches and means of their neighbors, Shape (2, n, K)."""
     predictions = predict(model, task, ((_patches_of(pixels), rows) for pixels, rows in fields.loader))
-    words = _words(predictions, task).unflatten(0, (-1, FIELD**2))
+    words = _log_probabilities(predictions, task).unflatten(0, (-1, FIELD**2))
     own = words[:, FIELD**2 // 2]
     return torch.stack([own, (words.sum(dim=1) - own) / (FIELD**2 - 1)])
 
 
 def _patches_of(fields: torch.Tensor) -> torch.Tensor:
-    """(n, 1, 3, 3 P, 3 P) -> (9 n, 1, 3, P, P), row by row of each field."""
+    """Patches (9 n, 1, 3, P, P) of fields (n, 1, 3, 3 P, 3 P), row by row."""
     side = fields.shape[-1] // FIELD
     cut = fields.unflatten(-2, (FIELD, side)).unflatten(-1, (FIELD, side))  # (n, 1, 3, rows, P, columns, P)
     return cut.permute(0, 3, 5, 1, 2, 4, 6).flatten(0, 2)
 
 
-def _words(predictions: torch.Tensor, task: Task) -> torch.Tensor:
+def _log_probabilities(predictions: torch.Tensor, task: Task) -> torch.Tensor:
     """Log probabilities of classes, or scores."""
     return predictions if task.classes is None else predictions.clamp(min=_LEAST).log()

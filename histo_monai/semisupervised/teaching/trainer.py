@@ -1,4 +1,4 @@
-"""Semi-supervised training: a method of `histo_monai.semisupervised` on labeled and unlabeled patches."""
+"""Training of semi-supervised methods on labeled and unlabeled patches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from histo_monai.data.loaders.streams import SideBySide
 from histo_monai.finetuning.trainer import build_trainer, epoch_candidates, select_on, shortened
 from histo_monai.models.shared_rows import SharedRows
 from histo_monai.models.task_model import TaskModel
-from histo_monai.semisupervised.protocol import GUESSES, Batch, SemiSupervised
+from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch, SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
@@ -33,7 +33,7 @@ NUM_SHOWN = 8
 """Pairs of views in a picture."""
 
 Measured = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-"""Values (n,), or values and which of them count."""
+"""Values (n,), or values and a mask of the values that count."""
 
 PairPicture = Callable[..., np.ndarray]
 """(weak (n, 3, P, P) float, strong, predictions of the weak views (n, K), of the strong) -> (H, W, 3) uint8."""
@@ -41,16 +41,16 @@ PairPicture = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class StudentResult:
-    """What a semi-supervised training leaves; the method's model holds the selected weights.
+    """Result of a semi-supervised training; the method's model holds the selected weights.
 
     Attributes:
         curves: one row per epoch: epoch, lr, train_..., validation_....
-        candidates: weights of the start in the student, or epochs, with their means over the validation patches; empty
-            without any.
-        selected: of the candidates.
-        is_start: whether the student is the model that it started from.
-        picture: weak and strong views of some unlabeled patches, with the predictions of them, (H, W, 3) uint8.
-        line: to move the student to another weight of the start; None where epochs are the candidates.
+        candidates: interpolation weights of the start, or epochs, with their means over the validation patches; empty
+            without validation.
+        selected: the selected candidate.
+        is_start: whether the student equals its start model.
+        picture: weak and strong views of unlabeled patches with predictions, (H, W, 3) uint8.
+        interpolation: interpolation between student and start; None where epochs are the candidates.
     """
 
     curves: list[dict[str, float]]
@@ -58,11 +58,11 @@ class StudentResult:
     selected: float
     is_start: bool
     picture: np.ndarray
-    line: Interpolation | None
+    interpolation: Interpolation | None
 
     @property
     def validation(self) -> Measures:
-        """Means over the validation patches with the selected weights; empty without any."""
+        """Means over the validation patches with the selected weights; empty without validation."""
         return self.candidates.get(self.selected, {})
 
 
@@ -78,40 +78,35 @@ def train_student(
     picture: PairPicture,
     records: Records,
     statistics: LabeledLoader | None = None,
-    shares: torch.Tensor | None = None,
+    proportions: torch.Tensor | None = None,
     start: TaskModel | None = None,
     interpolation_weights: Sequence[float] = (0.0,),
     selects_epoch: bool = False,
     selected: float | None = None,
     hidden: HiddenLabels | None = None,
-    guesses: torch.Tensor | None = None,
+    pseudo_labels: torch.Tensor | None = None,
 ) -> StudentResult:
-    """Run a method; its model holds the student afterwards.
+    """Train a method; its model ends as the student.
 
-    The candidates are points of `interpolation_weights` or the epochs, ranked by `Objective.rank`. Runs in
-    each process of `ignite.distributed`, see `models.shared_rows`: their number does not change the training.
+    Candidates are `interpolation_weights` or epochs, ranked by `Objective.rank`. Runs in each process of
+    `ignite.distributed`; their number does not change the training (`models.shared_rows`).
 
     Args:
-        method: what trains; moved to the task's device.
-        labeled: batches whose labels are used.
-        unlabeled: as many batches, whose labels are not looked at; the labeled patches are among them.
+        labeled: batches with labels.
+        unlabeled: an equal number of batches without labels; they include the labeled patches.
         validation: measured after each epoch; selects. None: `selected` is given, or there is one candidate.
-        schedule: see `Schedule`; of 0 epochs: no step is taken.
-        picture: draws weak and strong pairs.
-        statistics: what the student takes the statistics of its batch-norms from, see `take_statistics`; None:
-            those of training stay.
-        shares: that it ends with of `statistics`, see `semisupervised.teaching.class_proportions`; None: those that it
-            came to.
-        start: the model that the student came from, as it was; None: the method's model as it begins.
-        interpolation_weights: 0..1, weights of the start in the student to select from, see `Interpolation`.
-        selects_epoch: whether epochs are the candidates, 0 among them: the start.
-        selected: the candidate, where it is known beforehand. No step is taken that it does not need.
-        hidden: what guesses are held against, see `StudentStep`; None: they are not.
-        guesses: of the unlabeled rows, for a method that asks for them, see `StudentStep`.
+        statistics: patches of the student's batch-norm statistics (`take_statistics`); None: those of training stay.
+        proportions: class proportions of `statistics` to restore (`match_class_proportions`); None: the student's own.
+        start: model to interpolate with; None: the method's model before training.
+        interpolation_weights: 0..1, weights of the start to select from.
+        selects_epoch: whether epochs are the candidates; epoch 0 is the start.
+        selected: a candidate that was selected before. Only its steps are run.
+        hidden: labels that pseudo labels are compared with; None: no comparison.
+        pseudo_labels: pseudo labels of the unlabeled rows, for a method with `needs_neighbors`.
 
     Raises:
         ArithmeticError: the loss is not finite.
-        ValueError: nothing selects one of several weights of the start.
+        ValueError: there are several interpolation weights and no validation.
     """
     points = tuple(interpolation_weights) if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, not selects_epoch, validation is not None)
@@ -119,7 +114,9 @@ def train_student(
     start = start or copy.deepcopy(method.model)
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
-    step = StudentStep(method, task, labeled.targets, optimizer, seed, hidden, shared=shared, guesses=guesses)
+    step = StudentStep(
+        method, task, labeled.targets, optimizer, seed, hidden, shared=shared, pseudo_labels=pseudo_labels
+    )
     trainer = build_trainer(step, step.measures, optimizer, schedule)
     measured = validation or labeled
     evaluator = build_evaluator(lambda patches: method.model.eval()(patches), task, measured.targets)
@@ -147,12 +144,10 @@ def train_student(
             candidates |= epoch_candidates(curves)
         epoch = best.epoch if best else schedule.epochs
         return StudentResult(curves, candidates, float(epoch), epoch == 0, picture(*step.show(shown)), None)
-
-    finish = _finishing(method, task, shared, statistics, shares)
-    line = Interpolation(method.model, start, finish)
-    candidates = select_on(line, points, evaluator, validation, task.objective.rank)
-    at = line.start_weight
-    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), line)
+    between = Interpolation(method.model, start, _finishing(method, task, shared, statistics, proportions))
+    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
+    at = between.start_weight
+    return StudentResult(curves, candidates, at, at == 1, picture(*step.show(shown)), between)
 
 
 def _finishing(
@@ -160,14 +155,14 @@ def _finishing(
     task: Task,
     shared: SharedRows,
     statistics: LabeledLoader | None,
-    shares: torch.Tensor | None,
+    proportions: torch.Tensor | None,
 ) -> Callable[[], None]:
-    """Takes the student's statistics and class proportions anew, see `adapt`; nothing without patches for it."""
+    """Function that renews the student's batch-norm statistics and class proportions; no effect without patches."""
 
     def finish() -> None:
         if statistics:
             with shared.divided():
-                adapt(method.model, task, statistics, shares)
+                adapt(method.model, task, statistics, proportions)
 
     return finish
 
@@ -175,7 +170,7 @@ def _finishing(
 def _best_from_start(
     method: SemiSupervised, task: Task, evaluator: Engine, validation: LabeledLoader
 ) -> BestState:
-    """The best weights so far: those that the student starts from, as epoch 0."""
+    """Best weights so far, with the start as epoch 0."""
     evaluator.run(validation.loader)
     best = BestState(method.model)
     best.offer(task.objective.rank(evaluator.state.metrics), 0)
@@ -186,14 +181,13 @@ class StudentStep:
     """One step of the optimizer; called by the engine with a labeled and an unlabeled batch.
 
     Args:
-        targets: of the labeled rows.
-        hidden: labels that guesses are held against; they reach nothing that trains.
-        shared: by which processes; None: by those that there are.
-        guesses: by row of the unlabeled table, see `protocol.Batch`; None where the method does not ask for them.
+        hidden: labels that pseudo labels are compared with; never used in training.
+        shared: processes that divide the encoder's rows; None: all.
+        pseudo_labels: pseudo labels by row of the unlabeled table (`protocol.Batch`); None without `needs_neighbors`.
 
     Attributes:
-        measures: what a call gives: the method's, and how good its guesses are: of all patches with a hidden label, and
-            of those among them that the loss counts.
+        measures: keys of a call: the method's, and the quality of pseudo labels, over all patches with a hidden label
+            and over the patches that count in the loss.
     """
 
     def __init__(
@@ -206,36 +200,36 @@ class StudentStep:
         hidden: HiddenLabels | None = None,
         *,
         shared: SharedRows | None = None,
-        guesses: torch.Tensor | None = None,
+        pseudo_labels: torch.Tensor | None = None,
     ) -> None:
         self._device = task.device
         self._shared = shared or SharedRows(method.network, task.device)
         self._graphs = EncoderGraphs(method.network, task.device)
-        self._of_method = tuple(name for name in method.measures if name != GUESSES)
+        self._of_method = tuple(name for name in method.measures if name != PSEUDO_LABELS)
         self.measures = self._of_method
-        is_guessing = GUESSES in method.measures
+        has_pseudo_labels = PSEUDO_LABELS in method.measures
         self._hidden = None
-        if hidden is not None and is_guessing and bool(hidden.known.any()):
-            self._hidden = HiddenLabels(self._here(hidden.targets), self._here(hidden.known))
+        if hidden is not None and has_pseudo_labels and bool(hidden.known.any()):
+            self._hidden = HiddenLabels(self._to_device(hidden.targets), self._to_device(hidden.known))
         self._objective = task.objective
         if self._hidden is not None:
-            self.measures += (task.objective.GUESS_MEASURE,)
+            self.measures += (task.objective.PSEUDO_LABEL_MEASURE,)
             if "used" in method.measures and task.objective.classes:
-                self.measures += (f"used_{task.objective.GUESS_MEASURE}",)
+                self.measures += (f"used_{task.objective.PSEUDO_LABEL_MEASURE}",)
         self._method = method
         self._targets = targets.to(task.device)
-        self._guesses = None if guesses is None else guesses.to(task.device)
+        self._pseudo_labels = None if pseudo_labels is None else pseudo_labels.to(task.device)
         self._optimizer = optimizer
         self._seed = seed
 
     def __call__(self, engine: Engine, pair: Any) -> dict[str, Measured]:
-        """Views, outputs, loss, step; `measures` of the batch."""
+        """Run views, outputs, loss and optimizer step; returns `measures` of the batch."""
         (labeled, rows), (unlabeled, unlabeled_rows) = (
-            [self._shared.all_rows(self._here(part)) for part in parts] for parts in pair
+            [self._shared.all_rows(self._to_device(part)) for part in parts] for parts in pair
         )
         self._method.network.train()
         step = Step(self._seed, engine.state.epoch, engine.state.iteration)
-        given = None if self._guesses is None else self._guesses[unlabeled_rows]
+        given = None if self._pseudo_labels is None else self._pseudo_labels[unlabeled_rows]
         batch = Batch(labeled, self._targets[rows], unlabeled, step, given)
         views = self._method.views(batch)
         with precision(self._device), self._shared.divided(), self._graphs:
@@ -246,28 +240,30 @@ class StudentStep:
         self._shared.sum_gradients()
         self._optimizer.step()
         self._method.after_step()
-        found: dict[str, Measured] = {name: measured[name].detach() for name in self._of_method}
-        return found | self._of_guesses(measured, unlabeled_rows)
+        values: dict[str, Measured] = {name: measured[name].detach() for name in self._of_method}
+        return values | self._pseudo_label_quality(measured, unlabeled_rows)
 
-    def _of_guesses(self, measured: dict[str, torch.Tensor], rows: torch.Tensor) -> dict[str, Measured]:
-        """How good the guesses of a batch are, and which of them count."""
+    def _pseudo_label_quality(
+        self, measured: dict[str, torch.Tensor], rows: torch.Tensor
+    ) -> dict[str, Measured]:
+        """Quality of a batch's pseudo labels, with masks of the patches that count."""
         if self._hidden is None:
             return {}
         known, targets = self._hidden.known[rows], self._hidden.targets[rows]
-        name, guesses = self._objective.GUESS_MEASURE, measured[GUESSES].detach()
-        quality = self._objective.guess_quality(guesses, targets)
-        found: dict[str, Measured] = {name: (quality, known)}
+        name, pseudo_labels = self._objective.PSEUDO_LABEL_MEASURE, measured[PSEUDO_LABELS].detach()
+        quality = self._objective.pseudo_label_quality(pseudo_labels, targets)
+        values: dict[str, Measured] = {name: (quality, known)}
         if f"used_{name}" in self.measures:
-            found[f"used_{name}"] = (quality, known & (measured["used"] > 0))
-        return found
+            values[f"used_{name}"] = (quality, known & (measured["used"] > 0))
+        return values
 
     def show(self, patches: torch.Tensor) -> tuple[np.ndarray, ...]:
-        """(n, 1, 3, P, P) uint8 -> see `SemiSupervised.pairs`."""
-        here = self._here(patches)
+        """Views and predictions (`SemiSupervised.pairs`) of patches (n, 1, 3, P, P), uint8."""
+        on_device = self._to_device(patches)
         with precision(self._device):
             return self._method.pairs(
-                Batch(here, self._targets[:0], here, Step(self._seed, epoch=0, iteration=0))
+                Batch(on_device, self._targets[:0], on_device, Step(self._seed, epoch=0, iteration=0))
             )
 
-    def _here(self, x: torch.Tensor) -> torch.Tensor:
+    def _to_device(self, x: torch.Tensor) -> torch.Tensor:
         return x.to(self._device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""What a student predicts of weak and of strong views before it trains: a strong view may change its class."""
+"""Predictions of weak and strong views before training, to detect strong views that change the class."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ _BATCH = 32
 def predicted_by_views(
     method: SemiSupervised, task: Task, patches: torch.Tensor
 ) -> dict[str, tuple[float, float]]:
-    """Figures of the weak and of the strong views of the same patches, by what `SemiSupervised.pairs` predicts of them.
+    """Class proportions, or score mean and spread, of predictions of weak and strong views.
 
     Args:
-        method: is moved to the task's device; nothing of it trains.
         patches: shape (n, 1, 3, H, H), uint8.
 
     Returns:
-        By class: fraction of the views that are predicted as that class. Of scores: "mean" and "spread", which is their
-        standard deviation.
+        Class -> fraction of weak and of strong views predicted as the class. For scores: "mean" and "spread" (standard
+        deviation).
     """
     to_device(method.network, task.device)
     weak: list[NDArray[np.float32]] = []

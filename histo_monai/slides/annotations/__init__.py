@@ -1,8 +1,7 @@
-"""What is drawn on a slide: ASAP XML and QuPath's GeoJSON <-> outlines and regions <-> masks.
+"""Slide annotations: ASAP XML and QuPath GeoJSON <-> outlines and regions <-> masks.
 
-Coordinates are continuous level-0 pixels with the pixel-edge convention of `geometry`: ASAP and QuPath draw on the
-slide's plane, in which the first pixel covers 0..1. They count from the corner of the slide's canvas; `frames` converts
-those of files that count from the corner of its bounds, as QuPath's.
+Coordinates are continuous level-0 pixels with the pixel-edge convention of `geometry`: the first pixel covers 0..1.
+They count from the corner of the slide's canvas. `frames` converts files that count from the corner of the bounds.
 """
 
 from histo_monai.slides.annotations.areas import LeftOut, left_out_in_words, log_left_out

@@ -1,4 +1,4 @@
-"""Outlines that enclose nothing, and how what a reader leaves out of a file is reported."""
+"""Test outlines for area and report the parts of an annotation file that a reader skips."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from histo_monai.slides.annotations.content import short
 _LOG = logging.getLogger(__name__)
 
 _NARROW_PX = 1e-6
-"""Mean width, in level-0 pixels, up to which an outline encloses nothing: wider than rounding, narrower than ink."""
+"""Largest mean width of an outline without area, level-0 pixels: wider than rounding, narrower than ink."""
 
 MOST_PX = 1e9
-"""No slide reaches farther. A coordinate beyond is a slip, and one like 1e300 overflows what computes on it."""
+"""Largest valid coordinate, pixels. Larger ones are slips, and values like 1e300 overflow."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What stands in an annotation file and was not taken.
+    """Parts of an annotation file that a reader skipped for one reason.
 
     Attributes:
-        path: The file.
-        kind: One of what it is: "outline", "feature", "file".
-        why: "without area".
-        names: Of each, as the file or its place in the file names it.
+        kind: "annotation", "outline", "shape", "feature" or "file".
+        why: The reason, such as "without area".
+        names: Name or place of each skipped part in the file.
     """
 
     path: Path
@@ -38,21 +37,21 @@ class LeftOut:
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        """One line."""
+        """One line with the file, the number and the names."""
         return f"{self.path}: {_counted(len(self.names), self)} left out: {_listed(self.names)}"
 
 
 def log_left_out(left_out: LeftOut) -> None:
-    """Log it as a warning, where nobody collects it."""
+    """Log skipped parts as a warning."""
     _LOG.warning("%s", left_out)
 
 
 Report = Callable[[LeftOut], None]
-"""What takes what was left out: `log_left_out`, or the `append` of a list."""
+"""Callback for skipped parts: `log_left_out`, or the `append` of a list."""
 
 
 def left_out_in_words(left_out: Sequence[LeftOut]) -> list[str]:
-    """One line for everything that was left out for one reason, with the number and the files."""
+    """One line for each reason, with the number of skipped parts and the files."""
     lines = []
     for kind, why in dict.fromkeys((one.kind, one.why) for one in left_out):
         some = [one for one in left_out if (one.kind, one.why) == (kind, why)]
@@ -75,10 +74,10 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def enclose_area(outlines: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """Whether each of many outlines winds around any place.
+    """Mask of the outlines that enclose an area.
 
-    One of fewer than three distinct points does not, nor one along a line, there and back. One that crosses itself
-    does: a bow tie has no signed area, and encloses two triangles.
+    Fewer than three distinct points, or points along one line, enclose nothing. An outline that crosses itself
+    encloses area: a bow tie has no signed area but two triangles.
 
     Args:
         outlines: Vertices, shape (n, 2), level-0 pixels.
@@ -108,10 +107,7 @@ def enclose_area(outlines: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
 
 
 def _is_wide(points: Sequence[Sequence[float]]) -> bool:
-    """Whether three points are left of an outline after those are taken away that lie on a line with their neighbors.
-
-    That takes away whatever goes there and back, from its tips on.
-    """
+    """Whether three points remain after removing every point on a line with its two neighbors."""
     left: list[Sequence[float]] = []
     for point in points:
         left.append(point)

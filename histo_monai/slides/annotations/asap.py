@@ -1,4 +1,4 @@
-"""ASAP XML, the annotations of Camelyon16 <-> outlines and regions."""
+"""ASAP XML, the annotation format of Camelyon16 <-> outlines and regions."""
 
 from __future__ import annotations
 
@@ -26,25 +26,24 @@ _LEFT_OUT = ("Measurement", "None")
 _ATTRIBUTES = ("Order", "Y", "X")
 
 HOLE_GROUPS = ("_2", "Exclusion")
-"""Groups of Camelyon16's annotations, and of `write_asap_xml`, that hold holes."""
+"""Groups of outlines that are holes, in Camelyon16 and in files of `write_asap_xml`."""
 
 NO_GROUP = "None"
-"""ASAP's word for an annotation without a group."""
+"""ASAP's name for an annotation without a group."""
 
 _ESCAPED = dict.fromkeys(map(ord, "\t\n\r\x7f\x85\u2028\u2029"))
-"""Control characters that XML 1.0 holds, escaped where it must."""
+"""Control characters that XML 1.0 permits when escaped."""
 
 _HOLE_COLOR = (100, 254, 46)
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """What was drawn on one slide.
+    """Annotations of one slide.
 
     Attributes:
-        path: The file.
-        outlines: Each with an area, in the order of the file; empty where the file has none.
-        points: Dots and the points of point sets, labeled with their group; empty where they have none.
+        outlines: Outlines with an area, in file order.
+        points: Dots and points of point sets, labeled with their group.
     """
 
     path: Path
@@ -53,28 +52,26 @@ class Annotations:
 
 
 def read_asap_xml(path: str | Path, report: Report = log_left_out) -> Annotations:
-    """The outlines of an annotation file of ASAP, the format of Camelyon16.
+    """The outlines and points of an ASAP annotation file, the format of Camelyon16.
 
-    Polygons and rectangles are outlines, and splines are the polygon of their points, as ASAP's own conversion to masks
-    takes them. Outlines without area, as of one click too many, are left out. Dots and point sets are points;
-    measurements, and what ASAP calls an annotation of type None, are left out. A file may hold points alone, or no
-    annotation. Groups are read, not judged: what they mean is the dataset's business. Coordinates are taken in the
-    order that `Order` gives; decimals may be written with a point or a comma.
+    Polygons and rectangles are outlines. Splines are the polygon of their points, as in ASAP's conversion to masks.
+    Dots and point sets are points. Outlines without area, measurements and type None are skipped. The reader does not
+    interpret groups. `Order` sorts the coordinates; decimals have a point or a comma.
 
     Args:
-        report: Takes what was left out; the log where not given.
+        report: Receives the skipped parts; default: the log.
 
     Raises:
-        InputError: the file cannot be read, is not XML, defines entities or is not ASAP's, or an annotation has an
-            unknown type, a group that is no plain text, or a coordinate that is not a number within a billion pixels;
-            names file and annotation.
+        InputError: The file is unreadable, not XML, defines entities or is not ASAP's; or an annotation has an unknown
+            type, a group with control characters, or a coordinate that is not a number within a billion pixels.
+            The message names file and annotation.
     """
     path = Path(path)
     return parse_asap_xml(read_content(path), path, report)
 
 
 def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> Annotations:
-    """As `read_asap_xml`, from the content of a file; `path` is what errors name."""
+    """The annotations of a file's content; `path` is for messages. Errors are those of `read_asap_xml`."""
     outlines: list[Outline] = []
     points: list[Point] = []
     root = _root(data, path)
@@ -95,9 +92,11 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
             continue
         if kind not in _AREAS + _POINTS:
             known = ", ".join(_AREAS + _POINTS + _LEFT_OUT)
-            raise InputError(f"{where}: type {short(kind)} is unknown; known: {known}")
+            raise InputError(f"{where}: type {short(kind)} is unknown. Fix: use one of {known}.")
         if not is_plain(group):
-            raise InputError(f"{where}: its group {short(group)} has control characters; rename the group")
+            raise InputError(
+                f"{where}: its group {short(group)} has control characters. Fix: rename the group."
+            )
         places = _coordinates(element, where)
         color = chosen_color(_label(group), color_of.get(group) or _color(element.get("Color")))
         if kind in _POINTS:
@@ -115,21 +114,21 @@ def parse_asap_xml(data: bytes, path: Path, report: Report = log_left_out) -> An
 
 
 class _WithoutEntities(ElementTree.TreeBuilder):
-    """Refuses a document type: entities that grow into gigabytes, or name other files, are defined there."""
+    """Refuses a document type, where a file can define entities that grow into gigabytes or read other files."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        raise InputError("it has a <!DOCTYPE>, which ASAP never writes; remove it")
+        raise InputError("it has a <!DOCTYPE>, which ASAP never writes. Fix: remove it.")
 
 
 def _root(data: bytes, path: Path) -> ElementTree.Element:
     try:
         root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_WithoutEntities()))
-    except (ElementTree.ParseError, ValueError, LookupError) as error:  # The last of an unknown encoding.
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: unknown encoding.
         why = " ".join(str(error).split())
-        raise InputError(f"{path}: not XML ({why[:200]}); export or download it again") from None
+        raise InputError(f"{path}: not XML ({why[:200]}). Fix: export or download it again.") from None
     if root.tag != "ASAP_Annotations":
         raise InputError(
-            f"{path}: its root is <{short(root.tag)[1:-1]}>; expected <ASAP_Annotations>, as ASAP writes it"
+            f"{path}: its root is <{short(root.tag)[1:-1]}>. Fix: export <ASAP_Annotations> from ASAP."
         )
     return root
 
@@ -139,7 +138,7 @@ def _label(group: str) -> str:
 
 
 def _coordinates(annotation: ElementTree.Element, where: str) -> NDArray[np.float64]:
-    """Shape (n, 2), (y, x), in the order that Order gives."""
+    """Points (y, x) sorted by Order, shape (n, 2)."""
     elements = annotation.findall("./Coordinates/Coordinate")
     values = np.array([[_number(one, name) for name in _ATTRIBUTES] for one in elements]).reshape(-1, 3)
     bad = np.argwhere(~(np.abs(values) <= MOST_PX))
@@ -147,22 +146,22 @@ def _coordinates(annotation: ElementTree.Element, where: str) -> NDArray[np.floa
         row, column = bad[0]
         name = _ATTRIBUTES[column]
         raise InputError(
-            f"{where}: {name} of a coordinate is {short(elements[row].get(name, ''))}; "
-            "expected a number of level-0 pixels within a billion"
+            f"{where}: {name} of a coordinate is {short(elements[row].get(name, ''))}. "
+            "Fix: write a number of level-0 pixels within a billion."
         )
     order, firsts = np.unique(values[:, 0], return_index=True)
     if len(order) < len(values) or (order % 1).any():
         wrong = values[:, 0] % 1 != 0
         wrong[np.setdiff1d(np.arange(len(values)), firsts)] = True
         raise InputError(
-            f"{where}: Order {short(elements[int(wrong.argmax())].get('Order'))} is not whole or comes twice; "
-            "expected 0, 1, 2, ..."
+            f"{where}: Order {short(elements[int(wrong.argmax())].get('Order'))} is not whole or comes twice. "
+            "Fix: number the coordinates 0, 1, 2, ..."
         )
     return np.asarray(values[firsts, 1:])
 
 
 def _number(coordinate: ElementTree.Element, name: str) -> float:
-    """An attribute, NaN where it is missing or no number; `float` would read 1_0 and digits of other scripts too."""
+    """An attribute as a number, or NaN. Python's `float` alone also reads 1_0 and digits of other scripts."""
     text = coordinate.get(name, "")
     try:
         return float(text.replace(",", ".")) if text.isascii() and "_" not in text else math.nan
@@ -171,23 +170,23 @@ def _number(coordinate: ElementTree.Element, name: str) -> float:
 
 
 def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GROUPS) -> list[Region]:
-    """Outlines that are no holes, as regions in the order of the file, labeled with their group; none of no outline.
+    """The outlines as regions with holes, in file order, labeled with their group.
 
-    ASAP does not say whose a hole is: it takes holes from all outlines, so each hole goes to every region that it
-    overlaps, and what is inside stays the same. An overlap narrower than 1/512 of the common extent of the two is none.
+    ASAP subtracts each hole from all outlines, so each hole goes to every region that it overlaps. An overlap narrower
+    than 1/512 of the common extent is ignored.
 
     Args:
         hole_groups: Groups of the outlines that are holes.
 
     Raises:
-        InputError: all outlines are holes; names the file.
+        InputError: All outlines are holes; the message names the file.
     """
     drawn = [one for one in annotations.outlines if one.group not in hole_groups]
     holes = [one.points_yx for one in annotations.outlines if one.group in hole_groups]
     if holes and not drawn:
         raise InputError(
-            f"{annotations.path}: outlines holes only (group {', '.join(hole_groups)}); "
-            "expected an outline that they are taken from"
+            f"{annotations.path}: outlines holes only (group {', '.join(hole_groups)}). "
+            "Fix: draw the outline around them."
         )
     holes_of: list[list[NDArray[np.float64]]] = [[] for _ in drawn]
     for hole, number in overlaps(holes, [one.points_yx for one in drawn]):
@@ -199,16 +198,15 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
 
 
 def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable[Point] = ()) -> None:
-    """Write regions for ASAP: the label is the group, holes are in the group Exclusion, as in Camelyon16.
+    """Write regions for ASAP: the label becomes the group; holes are in the group Exclusion, as in Camelyon16.
 
-    The file appears whole or not at all. Coordinates keep every digit, with a decimal point. Measurements are not
-    written: ASAP has no place for them.
+    The write is atomic. Coordinates keep every digit. Measurements are dropped: ASAP cannot store them.
 
     Raises:
-        InputError: there is nothing to write; a region has fewer than three points in an outline, a coordinate that is
-            not a finite number, a label or name with characters that XML cannot hold, a label that is ASAP's word for
-            holes or for no group, or lies in the hole of another, which ASAP would take from it too; names file and
-            region. Nothing is written.
+        InputError: Nothing to write; an outline with fewer than three points; a coordinate that is not finite; a label
+            or name that XML cannot hold; a label that ASAP reserves for holes or for no group; or a region in the hole
+            of another region, which ASAP would subtract from both. The message names file and region; no file is
+            written.
     """
     path = Path(path)
     regions, points = list(regions), list(points)
@@ -233,45 +231,49 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
 
 def _check_for_asap(path: Path, regions: Sequence[Region], points: Sequence[Point]) -> None:
     if not regions and not points:
-        raise InputError(f"{path}: no region or point to write; ASAP's annotations hold at least one")
+        raise InputError(f"{path}: no region or point to write. Fix: pass at least one.")
     for number, region in enumerate(regions, start=1):
         where = f"{path}, region {number}"
         outlines = (region.exterior_yx, *region.holes_yx)
         if not all(np.isfinite(outline).all() for outline in outlines):
-            raise InputError(f"{where}: a coordinate is not a finite number")
+            raise InputError(f"{where}: a coordinate is not a finite number. Fix: draw the region again.")
         if min(map(len, outlines)) < 3:
-            raise InputError(f"{where}: an outline of fewer than three points")
+            raise InputError(f"{where}: an outline of fewer than three points. Fix: draw the region again.")
         if region.label in (*HOLE_GROUPS, NO_GROUP):
             raise InputError(
-                f"{where}: its label {region.label!r} has a meaning in ASAP; give it another name"
+                f"{where}: its label {region.label!r} has a meaning in ASAP. Fix: give it another name."
             )
         _check_text(where, region.label, region.name)
     for number, point in enumerate(points, start=1):
         if not np.isfinite(point.yx).all():
-            raise InputError(f"{path}, point {number}: a coordinate is not a finite number")
+            raise InputError(
+                f"{path}, point {number}: a coordinate is not a finite number. Fix: set it again."
+            )
         _check_text(f"{path}, point {number}", point.label, "")
     owners = [number for number, region in enumerate(regions) for _ in region.holes_yx]
     holes = [hole for region in regions for hole in region.holes_yx]
     for hole, number in overlaps(holes, [region.exterior_yx for region in regions]):
         if owners[hole] != number:
             raise InputError(
-                f"{path}, region {number + 1}: it lies in a hole of region {owners[hole] + 1}, and ASAP takes holes "
-                "from all outlines; write GeoJSON, where a hole belongs to one region"
+                f"{path}, region {number + 1}: it lies in a hole of region {owners[hole] + 1}, and ASAP subtracts "
+                "holes from all outlines. Fix: write GeoJSON, where a hole belongs to one region."
             )
 
 
 def _check_text(where: str, label: str, name: str) -> None:
     if not is_plain(label):
-        raise InputError(f"{where}: its label {short(label)} has control characters; give it another name")
+        raise InputError(
+            f"{where}: its label {short(label)} has control characters. Fix: give it another name."
+        )
     if not is_plain(name.translate(_ESCAPED)):
         raise InputError(
-            f"{where}: its name {short(name)} has control characters that XML cannot hold; "
-            "rename it, or write GeoJSON"
+            f"{where}: its name {short(name)} has control characters that XML cannot hold. "
+            "Fix: rename it, or write GeoJSON."
         )
 
 
 def _outlines(regions: Iterable[Region]) -> Iterator[tuple[str, str, NDArray[np.float64]]]:
-    """Group, name and points of every exterior and, after it, of its holes."""
+    """Group, name and points of every exterior, followed by its holes."""
     for region in regions:
         yield region.label, region.name, region.exterior_yx
         for hole in region.holes_yx:
@@ -293,7 +295,7 @@ def _annotation(kind: str, group: str, name: str, places_yx: NDArray[np.float64]
 
 
 def _colors(marked: Iterable[Region | Point]) -> dict[str, Color]:
-    """Class -> the first color that is given for it: a group of ASAP has one."""
+    """Class -> its first color: an ASAP group has one color."""
     colors: dict[str, Color] = {}
     for one in marked:
         if one.color is not None:
@@ -307,7 +309,7 @@ def _written(group: str, colors: Mapping[str, Color]) -> str:
 
 
 def _color(text: str | None) -> Color | None:
-    """Of "#rrggbb", as ASAP writes it; None of anything else."""
+    """The color of a text "#rrggbb"; None for other texts."""
     if not re.fullmatch(r"#[0-9a-fA-F]{6}", text or ""):
         return None
     red, green, blue = bytes.fromhex(str(text)[1:])

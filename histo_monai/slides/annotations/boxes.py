@@ -1,4 +1,4 @@
-"""Which boxes reach into which, of very many, without comparing each with each."""
+"""Pairs of overlapping boxes, without comparing every pair."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MOST_PAIRS = 2**21
 
 
 class BoxTree:
-    """Boxes packed into boxes (STR, Leutenegger et al. 1997): what is far away is skipped sixteen by sixteen.
+    """Boxes in a tree with fan-out 16, sort-tile-recursive packing (STR, Leutenegger et al. 1997).
 
-    Boxes may bear a label, a number; then only boxes of other labels are found, and heaps of one label are skipped too.
+    Boxes may have integer labels; `pairs` then returns only boxes of other labels and skips nodes of one label.
     """
 
     def __init__(self, low_yx: Floats, high_yx: Floats, labels: Ints | None = None) -> None:
-        """Take the corners of n boxes, shape (n, 2), and their labels, shape (n,)."""
+        """Build the tree from the corners of n boxes, shape (n, 2), and their labels, shape (n,)."""
         labels = np.arange(len(low_yx)) if labels is None else labels
         middle = low_yx + high_yx
         column = np.zeros(len(middle), np.int64)
@@ -44,10 +44,10 @@ class BoxTree:
             )
 
     def pairs(self, low_yx: Floats, high_yx: Floats, labels: Ints | None = None) -> Iterator[tuple[int, int]]:
-        """Numbers of a box asked for and of one in the tree that have some area in common, in ascending order.
+        """Numbers (query box, tree box) of boxes with a common area, in ascending order.
 
         Args:
-            low_yx: Upper left corners of the boxes asked for, shape (m, 2).
+            low_yx: Upper left corners of the query boxes, shape (m, 2).
             high_yx: Lower right corners.
             labels: Shape (m,); None finds boxes of any label.
         """
@@ -65,7 +65,7 @@ class BoxTree:
     def _below(
         self, numbers: Ints, low_yx: Floats, high_yx: Floats, labels: Ints
     ) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Pairs of some boxes asked for; None where these should be fewer."""
+        """Pairs of some query boxes; None if the caller must pass fewer."""
         query = np.repeat(numbers, len(self._levels[-1][0]))
         node = np.tile(np.arange(len(self._levels[-1][0])), len(numbers))
         for depth, (low, high, first, last) in enumerate(self._levels[::-1], start=1):

@@ -1,4 +1,4 @@
-"""Annotation files of either format, by their suffix."""
+"""Read and write annotation files, with the format chosen by suffix."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def read_annotations(
     """The regions and points of a `.geojson` (`read_geojson`) or `.xml` (`read_asap_xml`, `asap_regions`).
 
     Args:
-        report: Takes what was left out of areas; the log where not given.
+        report: Receives the skipped parts; default: the log.
 
     Raises:
-        InputError: the suffix is another, or what the reader of the format raises.
+        InputError: Unknown suffix, or an error of the format's reader.
     """
     path = Path(path)
     if _format(path) == GEOJSON:
@@ -43,7 +43,7 @@ def write_annotations(
     """Write a `.geojson` (`write_geojson`) or `.xml` (`write_asap_xml`), which counts from the corner of the canvas.
 
     Raises:
-        InputError: the suffix is another, or what the writer of the format raises.
+        InputError: Unknown suffix, or an error of the format's writer.
     """
     if _format(path) == GEOJSON:
         write_geojson(path, regions, points, bounds_yx)
@@ -54,5 +54,5 @@ def write_annotations(
 def _format(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in (GEOJSON, ASAP_XML):
-        raise InputError(f"{path}: expected a name that ends in {GEOJSON} (QuPath) or {ASAP_XML} (ASAP)")
+        raise InputError(f"{path}: unknown suffix. Fix: use {GEOJSON} (QuPath) or {ASAP_XML} (ASAP).")
     return suffix

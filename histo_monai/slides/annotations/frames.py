@@ -1,10 +1,9 @@
-"""Where the coordinates of an annotation file begin: at the corner of the canvas, or of the bounds.
+"""Coordinate origin of annotation files: the corner of the canvas, or of the bounds.
 
-OpenSlide places the image of some formats (MIRAX, Leica SCN, Ventana BIF) on a larger canvas and states in
-`openslide.bounds-x` and `-y` where the image begins. QuPath crops to these bounds and counts from their corner, in
-what it shows, exports and imports. ASAP, CLAM and TRIDENT count from the corner of OpenSlide's canvas, and so does this
-package inside. Files are converted where they are read and written, by this module alone. Without bounds both corners
-are the same.
+OpenSlide places the image of some formats (MIRAX, Leica SCN, Ventana BIF) on a larger canvas. Its properties
+`openslide.bounds-x` and `-y` state where the image begins. QuPath crops to these bounds and counts from their corner.
+ASAP, CLAM, TRIDENT and this package count from the corner of the canvas. Only this module converts, where files are
+read and written. Without bounds both corners are equal.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from histo_monai.utils.errors import InputError
 BOUNDS, CANVAS = "bounds", "canvas"
 ORIGINS = (BOUNDS, CANVAS)
 MEMBER = "histo_monai"
-"""Member with the origin: `{"origin": "bounds", "bounds_xy": [700, 500]}`; other readers ignore it."""
+"""GeoJSON member with the origin: `{"origin": "bounds", "bounds_xy": [700, 500]}`; other readers ignore it."""
 
 Corner = tuple[int, int]
 """(y, x), level-0 pixels of the canvas."""
@@ -33,34 +32,33 @@ Corner = tuple[int, int]
 
 @dataclass(frozen=True)
 class Frame:
-    """What is known of a slide's coordinates before its annotation file is read.
+    """Known origin of a slide's coordinates, before reading its annotation file.
 
     Attributes:
-        bounds_yx: Corner of the slide's bounds, see `Slide.bounds_yx`; None where the slide is not known.
-        origin: `BOUNDS` or `CANVAS` where somebody states what the file counts from; empty: as the file states, or as
-            the program does that writes such files.
+        bounds_yx: Corner of the slide's bounds (`Slide.bounds_yx`); None without a slide.
+        origin: `BOUNDS` or `CANVAS` if the user states the file's origin; empty: the file's own statement, else the
+            convention of the program that writes such files.
     """
 
     bounds_yx: Corner | None = (0, 0)
     origin: str = ""
 
     def corner(self, path: Path, of_program: str, content: Any = None) -> Corner:
-        """The corner that a file's coordinates count from; to be added to them.
+        """The corner that a file's coordinates count from; add it to them.
 
         Args:
             path: For messages.
-            of_program: `BOUNDS` or `CANVAS`, as the program counts that writes such files.
-            content: Of a GeoJSON file, which may state its origin.
+            of_program: `BOUNDS` or `CANVAS`, the convention of the program that writes such files.
+            content: Parsed GeoJSON, which may state its origin.
 
         Raises:
-            InputError: the file states an origin that is none, or another one than `origin`, or other bounds than the
-                slide's.
+            InputError: The file's origin is invalid or contradicts `origin`, or its bounds differ from the slide's.
         """
         stated, bounds_yx = _stated(path, content)
         if self.origin and stated and self.origin != stated:
             raise InputError(
                 f"{path}: states that it counts from the corner of the {stated}, not of the {self.origin}. "
-                "Fix: remove one of the two statements"
+                "Fix: remove one of the two statements."
             )
         if (self.origin or stated or of_program) == CANVAS:
             return 0, 0
@@ -68,7 +66,7 @@ class Frame:
             (y, x), (own_y, own_x) = bounds_yx or (0, 0), self.bounds_yx or (0, 0)
             raise InputError(
                 f"{path}: was written for a slide whose bounds begin at x {x}, y {y}; those of this slide begin at "
-                f"x {own_x}, y {own_y}. Fix: give it the slide that it was written for"
+                f"x {own_x}, y {own_y}. Fix: use the file with its own slide."
             )
         return self.bounds_yx or bounds_yx or (0, 0)
 
@@ -78,7 +76,7 @@ WHOLE = Frame()
 
 
 def statement(bounds_yx: Corner | None) -> str:
-    """The member of a GeoJSON file that states its origin: the bounds, or where None, the canvas."""
+    """The GeoJSON member that states the origin: the bounds, or the canvas for None."""
     if bounds_yx is None:
         return json.dumps({MEMBER: {"origin": CANVAS}})[1:-1]
     return json.dumps({MEMBER: {"origin": BOUNDS, "bounds_xy": list(bounds_yx[::-1])}})[1:-1]
@@ -87,7 +85,7 @@ def statement(bounds_yx: Corner | None) -> str:
 def moved(
     regions: Iterable[Region], points: Iterable[Point], by_yx: Corner
 ) -> tuple[list[Region], list[Point]]:
-    """Regions and points, moved down and right by this many pixels; the same objects where that is none."""
+    """Regions and points, shifted down and right by `by_yx` pixels; unchanged objects for (0, 0)."""
     if by_yx == (0, 0):
         return list(regions), list(points)
     by = np.array(by_yx, np.float64)
@@ -105,27 +103,27 @@ def moved(
 
 
 def _stated(path: Path, content: Any) -> tuple[str, Corner | None]:
-    """The origin that a GeoJSON file states, and its slide's bounds; empty and None where it states none."""
+    """The origin and bounds that a GeoJSON file states; empty and None without a statement."""
     about = content.get(MEMBER) if isinstance(content, dict) else None
     if about is None:
         return "", None
     origin = about.get("origin") if isinstance(about, dict) else None
     if origin not in ORIGINS:
         raise InputError(
-            f'{path}: states the origin {short(about)}. Fix: write "{BOUNDS}" or "{CANVAS}", or remove {MEMBER!r}'
+            f'{path}: states the origin {short(about)}. Fix: write "{BOUNDS}" or "{CANVAS}", or remove {MEMBER!r}.'
         )
     bounds_xy = about.get("bounds_xy")
     if bounds_xy is None:
         return origin, None
     if not _is_corner(bounds_xy):
         raise InputError(
-            f"{path}: states bounds at {short(bounds_xy)}. Fix: write [x, y] in whole pixels, or remove {MEMBER!r}"
+            f"{path}: states bounds at {short(bounds_xy)}. Fix: write [x, y] in whole pixels, or remove {MEMBER!r}."
         )
     return origin, (int(bounds_xy[1]), int(bounds_xy[0]))
 
 
 def _is_corner(given: Any) -> bool:
-    """Whether something is [x, y]; numbers of GeoJSON are read as floats."""
+    """Whether a value is [x, y] in whole pixels; GeoJSON numbers arrive as floats."""
     return (
         isinstance(given, Sequence)
         and len(given) == 2

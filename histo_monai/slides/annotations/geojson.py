@@ -1,4 +1,4 @@
-"""GeoJSON, as QuPath writes it -> regions and points."""
+"""QuPath GeoJSON -> regions and points."""
 
 from __future__ import annotations
 
@@ -30,22 +30,21 @@ _Found = tuple[list[Region], list[Point]]
 
 
 def read_geojson(path: str | Path, report: Report = log_left_out, frame: Frame = WHOLE) -> _Found:
-    """The areas and points of a GeoJSON file as QuPath writes it, in the order of the file, in pixels of the canvas.
+    """The regions and points of a QuPath GeoJSON file, in file order, level-0 pixels of the canvas.
 
-    A collection of features, a bare list of them, one feature, each with what hangs below it as `childObjects`, or a
-    geometry without a feature. A MultiPolygon gives one region for each of its polygons, a MultiPoint one point for
-    each of its places, a GeometryCollection what each of its geometries gives, all with the same class and
-    measurements. Classes that QuPath derives from others keep its way of writing, "Tumor: Positive". Measurements that
-    are no finite number are left out. Lines and other shapes enclose nothing: they are left out, and so are outlines
-    and holes without area and features without geometry: null, or empty.
+    The file holds a FeatureCollection, a list of features, one feature or one geometry; `childObjects` are read too.
+    A MultiPolygon gives one region per polygon, a MultiPoint one point per place, a GeometryCollection the parts of its
+    geometries; all have the feature's class and measurements. Derived classes read "Tumor: Positive". Non-finite
+    measurements are dropped. Lines, other shapes, outlines and holes without area, and features without geometry are
+    skipped.
 
     Args:
-        report: Takes what was left out; the log where not given.
+        report: Receives the skipped parts; default: the log.
 
     Raises:
-        InputError: the file cannot be read, is not JSON or not GeoJSON, a feature has a geometry without type, one with
-            a coordinate that is not a number within a billion pixels, another nesting than its type asks for, or a
-            class that is not one line of plain text; names file and feature.
+        InputError: The file is unreadable, not JSON or not GeoJSON; or a feature has a geometry without type or with
+            wrong nesting, a coordinate that is not a number within a billion pixels, or a class that is not one line
+            of text. The message names file and feature.
     """
     path = Path(path)
     regions: list[tuple[str, Region]] = []
@@ -79,28 +78,28 @@ def read_geojson(path: str | Path, report: Report = log_left_out, frame: Frame =
 def _content(path: Path) -> Any:
     data = read_content(path)
     try:
-        # All numbers are floats: a whole one of a thousand digits is infinite then, and refused like others.
+        # As floats, whole numbers of a thousand digits become infinite, and the range check refuses them.
         return json.loads(data.decode(json.detect_encoding(data)), parse_int=float)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({str(error)[:200]}); export it again") from None
+        raise InputError(f"{path}: not JSON ({str(error)[:200]}). Fix: export it again.") from None
 
 
 def _with_area(path: Path, regions: Sequence[tuple[str, Region]], report: Report) -> list[Region]:
-    """Regions that have an area, without the holes that have none."""
+    """Regions with an area, without their holes that have none."""
     rings = [points for _, region in regions for points in (region.exterior_yx, *region.holes_yx)]
     has_area = enclose_area(rings)
     if has_area.all():
         return [region for _, region in regions]
-    kept, left_out = [], []
+    with_area, left_out = [], []
     flags = iter(has_area.tolist())
     for where, region in regions:
         has_exterior = next(flags)
         holes = tuple(hole for hole in region.holes_yx if next(flags))
         left_out += [_place_in_file(path, where)] * (1 + len(region.holes_yx) - len(holes) - has_exterior)
         if has_exterior:
-            kept.append(replace(region, holes_yx=holes))
+            with_area.append(replace(region, holes_yx=holes))
     report(LeftOut(path, "outline", "without area", tuple(left_out)))
-    return kept
+    return with_area
 
 
 def _place_in_file(path: Path, where: str) -> str:
@@ -108,7 +107,7 @@ def _place_in_file(path: Path, where: str) -> str:
 
 
 def _features(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every feature and where it stands, children after their parent."""
+    """Every feature and its place in the file, children after their parent."""
     if isinstance(content, dict) and content.get("type") in (*_AREAS, *_POINTS, *_LINES, _COLLECTION):
         content = {"type": "Feature", "geometry": content}
     if isinstance(content, dict) and content.get("type") == "Feature":
@@ -117,33 +116,33 @@ def _features(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         content = content.get("features")
     if not isinstance(content, list):
         raise InputError(
-            f"{path}: not GeoJSON; expected a FeatureCollection, a list of features, or one feature"
+            f"{path}: not GeoJSON. Fix: write a FeatureCollection, a list of features, or one feature."
         )
     waiting = [(f"{path}, feature {number}", one) for number, one in enumerate(content, start=1)][::-1]
     while waiting:
         where, feature = waiting.pop()
         if not isinstance(feature, dict) or feature.get("type") != "Feature":
-            raise InputError(f'{where}: not a feature; expected an object with "type": "Feature"')
+            raise InputError(f'{where}: not a feature. Fix: write an object with "type": "Feature".')
         yield where, feature
         properties = feature.get("properties")
         if isinstance(properties, dict):
             children = properties.get("childObjects", properties.get("children", []))
             if not isinstance(children, list):
-                raise InputError(f"{where}: childObjects is not a list")
+                raise InputError(f"{where}: childObjects is not a list. Fix: export the file again.")
             waiting += [(f"{where}, child {number}", one) for number, one in enumerate(children, start=1)][
                 ::-1
             ]
 
 
 def _shapes(where: str, geometry: Any) -> Iterator[tuple[str, Any]]:
-    """Type and coordinates of a geometry, or of each in a collection; none of what is null or has no coordinates."""
+    """Type and coordinates of a geometry, or of each in a collection; empty geometries are skipped."""
     waiting = [geometry]
     while waiting:
         one = waiting.pop()
         if one is None:
             continue
         if not isinstance(one, dict) or not isinstance(one.get("type"), str):
-            raise InputError(f"{where}: its geometry has no type; draw it again or remove it")
+            raise InputError(f"{where}: its geometry has no type. Fix: draw it again or remove it.")
         if one["type"] == _COLLECTION:
             waiting += _list(where, one.get("geometries"), "geometries")[::-1]
         elif one.get("coordinates") != []:
@@ -153,14 +152,14 @@ def _shapes(where: str, geometry: Any) -> Iterator[tuple[str, Any]]:
 def _region(where: str, coordinates: Any, about: Mapping[str, Any]) -> Region:
     rings = [_ring(where, ring) for ring in _list(where, coordinates, "outlines")]
     if not rings:
-        raise InputError(f"{where}: a polygon without an outline; draw it again or remove it")
+        raise InputError(f"{where}: a polygon without an outline. Fix: draw it again or remove it.")
     return Region(rings[0], tuple(rings[1:]), **about)
 
 
 def _ring(where: str, coordinates: Any) -> NDArray[np.float64]:
     places = _list(where, coordinates, "coordinates [x, y]")
     points = _points_of_pairs(places)
-    if points is None:  # With a z, or with something wrong.
+    if points is None:  # With a z, or with an error.
         points = np.array([_place(where, one) for one in places], np.float64).reshape(-1, 2)
     if len(points) > 1 and (points[0] == points[-1]).all():
         points = points[:-1]
@@ -168,7 +167,7 @@ def _ring(where: str, coordinates: Any) -> NDArray[np.float64]:
 
 
 def _points_of_pairs(places: list[Any]) -> NDArray[np.float64] | None:
-    """Points (y, x) of coordinates [x, y] that are all as they should be, which takes a fifth of looking at each."""
+    """Points (y, x) if all coordinates are valid [x, y], else None; five times as fast as checking each."""
     if set(map(type, places)) != {list} or set(map(len, places)) != {2}:
         return None
     values = list(chain.from_iterable(places))
@@ -185,14 +184,14 @@ def _point(where: str, coordinates: Any, about: Mapping[str, Any]) -> Point:
 def _place(where: str, coordinates: Any) -> tuple[float, float]:
     if not isinstance(coordinates, list) or len(coordinates) < 2 or not all(map(_is_place, coordinates[:2])):
         raise InputError(
-            f"{where}: {short(coordinates)} where a coordinate [x, y] of numbers within a billion should be"
+            f"{where}: {short(coordinates)} is no coordinate. Fix: write [x, y], numbers within a billion."
         )
     return coordinates[1], coordinates[0]
 
 
 def _list(where: str, given: Any, what: str) -> list[Any]:
     if not isinstance(given, list):
-        raise InputError(f"{where}: {short(given)} where a list of {what} should be")
+        raise InputError(f"{where}: {short(given)} is not a list of {what}. Fix: write a list of {what}.")
     return given
 
 

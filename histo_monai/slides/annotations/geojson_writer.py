@@ -1,4 +1,4 @@
-"""Regions and points -> GeoJSON, as QuPath reads it."""
+"""Regions and points -> QuPath GeoJSON."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def write_geojson(
     points: Iterable[Point] = (),
     bounds_yx: Corner | None = (0, 0),
 ) -> None:
-    """Write what QuPath 0.4 and later imports: regions become annotations, points detections.
+    """Write GeoJSON for QuPath 0.4 and later: regions become annotations, points detections.
 
-    The file appears whole or not at all, and the same input gives the same bytes. Coordinates keep every digit and
-    count from the corner of the slide's bounds, as QuPath's; where that is not known (None) from the canvas, and the
-    file states which. The color of a class comes from its name where none is given.
+    The write is atomic and deterministic. Coordinates keep every digit. They count from the corner of the slide's
+    bounds, as in QuPath, or from the canvas if `bounds_yx` is None; the file states the origin. A class without a color
+    gets one from its name.
 
     Raises:
-        InputError: a region or point has a coordinate or measurement that is not a finite number, a text that is not
-            Unicode, or an outline fewer than three points; names file and region. Nothing is written.
+        InputError: A coordinate or measurement that is not finite, a text that is not Unicode, or an outline of fewer
+            than three points. The message names file and region; no file is written.
     """
     path = Path(path)
     regions, points = moved(regions, points, (-bounds_yx[0], -bounds_yx[1]) if bounds_yx else (0, 0))
@@ -54,13 +54,13 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
     name = marked.name if isinstance(marked, Region) else ""
     if not all(map(is_text, (marked.label, name, *marked.measurements))):
         raise InputError(
-            f"{where}: its class, name or a measurement's name holds half a character; rename it"
+            f"{where}: its class, name or a measurement's name holds half a character. Fix: rename it."
         )
     properties: dict[str, Any] = {"objectType": kind}
     if isinstance(marked, Region):
         short = min(len(points) for points in (marked.exterior_yx, *marked.holes_yx))
         if short < 3:
-            raise InputError(f"{where}: an outline of {short} points; an outline has three or more")
+            raise InputError(f"{where}: an outline of {short} points. Fix: draw at least three points.")
         if name:
             properties["name"] = name
     if marked.label:
@@ -73,7 +73,9 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
     try:
         return json.dumps(feature, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except ValueError:
-        raise InputError(f"{where}: a coordinate or a measurement is not a finite number") from None
+        raise InputError(
+            f"{where}: a coordinate or a measurement is not a finite number. Fix: correct or remove it."
+        ) from None
 
 
 def _polygon(region: Region) -> dict[str, Any]:
@@ -88,6 +90,6 @@ def _outlines(region: Region) -> list[list[list[float]]]:
 
 
 def _xy(yx: Sequence[float]) -> list[float]:
-    """Whole numbers without a decimal point: most are, in files of many megabytes."""
+    """A point [x, y], whole numbers without a decimal point: files of many megabytes get smaller."""
     y, x = (int(value) if float(value).is_integer() else float(value) for value in yx)
     return [x, y]

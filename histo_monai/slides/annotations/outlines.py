@@ -1,4 +1,4 @@
-"""Outlines of a slide, whichever tool drew them."""
+"""Regions of a slide's annotation file, from ASAP or QuPath."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_annotation(path: Path) -> bytes:
     """The content of an annotation file, on disk or in a zip.
 
     Raises:
-        InputError: it cannot be read, is empty or larger than any annotation; names it.
+        InputError: The file is unreadable, empty or too large; the message names it.
     """
     if split_archive(path)[0] is None:
         return read_content(path)
@@ -26,14 +26,11 @@ def read_annotation(path: Path) -> bytes:
 def read_regions(path: str | Path, frame: Frame) -> list[Region]:
     """The regions of an annotation file: ASAP's XML (in a zip too) or QuPath's GeoJSON, by the suffix.
 
-    Where some have a class, those without one are none: nobody has labeled them. What has no area is left out,
+    If some regions have a class, regions without a class are dropped as unlabeled. Outlines without area are skipped
     and logged.
 
-    Args:
-        frame: Coordinate frame of its slide.
-
     Raises:
-        InputError: the suffix is another, or the file is not what it says; names it.
+        InputError: Unknown suffix or invalid content; the message names the file.
     """
     path = Path(path)
     if path.suffix.lower() == ".xml":
@@ -42,5 +39,5 @@ def read_regions(path: str | Path, frame: Frame) -> list[Region]:
     elif path.suffix.lower() == ".geojson":
         regions = read_geojson(path, frame=frame)[0]
     else:
-        raise InputError(f"{path}: outlines are read from .xml (ASAP) and .geojson (QuPath)")
+        raise InputError(f"{path}: unknown suffix. Fix: use .xml (ASAP) or .geojson (QuPath).")
     return [one for one in regions if one.label] or regions

@@ -1,4 +1,4 @@
-"""Which holes lie in which outlines, of very many of both."""
+"""Pairs of overlapping holes and outlines, for many of both."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from histo_monai.slides.annotations.raster import rasterize_each
 from histo_monai.slides.annotations.regions import Region
 
 _COARSE_PX, _FINE_PX = 16, 512
-"""Most overlaps are large, and are seen with few pixels already."""
+"""Raster sides of the two passes: few pixels suffice for most overlaps."""
 _PAIRS = 1024
 
 
 def overlaps(
     holes: Sequence[NDArray[np.float64]], exteriors: Sequence[NDArray[np.float64]]
 ) -> Iterator[tuple[int, int]]:
-    """Numbers of a hole and an exterior that have some area in common, in ascending order.
+    """Numbers (hole, exterior) of pairs with a common area, in ascending order.
 
-    An overlap narrower than 1/512 of the common extent of the two is none.
+    An overlap narrower than 1/512 of the common extent is ignored.
     """
     if not holes:
         return
@@ -41,7 +41,7 @@ def overlaps(
 def _overlap(
     pairs: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], side_px: int
 ) -> NDArray[np.bool_]:
-    """Whether a pixel of the common extent of two outlines, divided into `side_px` rows and columns, is inside both."""
+    """Whether both outlines cover some pixel of their common extent, rastered to `side_px` rows and columns."""
     scaled: list[list[Region]] = [[], []]
     for pair in pairs:
         low = np.max([points.min(axis=0) for points in pair], axis=0)

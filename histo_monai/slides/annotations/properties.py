@@ -13,11 +13,10 @@ from histo_monai.utils.errors import InputError
 
 
 def read_properties(where: str, feature: Mapping[str, Any]) -> dict[str, Any]:
-    """Label, name, measurements and color of a feature, by the names that `Region` has for them.
+    """Label, name, measurements and color of a feature, as keyword arguments of `Region`.
 
     Raises:
-        InputError: the class is not one line of plain text, the name no text, or the measurements no table; names the
-            place.
+        InputError: The class is not one line of text, the name no text, or the measurements no table.
     """
     properties = feature.get("properties")
     if not isinstance(properties, dict):
@@ -33,20 +32,20 @@ def read_properties(where: str, feature: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(where: str, classification: Any) -> Any:
-    """A classification as QuPath writes it; GeoPandas writes QuPath's object as a text that holds JSON."""
+    """A classification as an object; GeoPandas writes QuPath's object as a text that holds JSON."""
     if not isinstance(classification, str) or not classification.lstrip().startswith("{"):
         return classification
     try:
         return json.loads(classification, parse_int=float)
     except (ValueError, RecursionError):
         raise InputError(
-            f"{where}: its class {short(classification)} is an object written as text, and not as JSON; "
-            'write {"name": "Tumor"}'
+            f"{where}: its class {short(classification)} is an object written as text, and not as JSON. "
+            'Fix: write {"name": "Tumor"}.'
         ) from None
 
 
 def _color(classification: Any) -> Color | None:
-    """Color of a class in QuPath's forms: [r, g, b], or before 0.4 a packed number; None if missing."""
+    """Color of a class from [r, g, b], or QuPath 0.3's packed number; None if missing."""
     if not isinstance(classification, dict):
         return None
     given, packed = classification.get("color"), classification.get("colorRGB")
@@ -69,10 +68,10 @@ def _label(where: str, classification: Any) -> str:
             if isinstance(several, list) and all(isinstance(name, str) for name in several):
                 classification = DERIVED.join(filter(str.strip, several))
         if not isinstance(classification, str):
-            raise InputError(f'{where}: its classification has no name; expected {{"name": "Tumor"}}')
+            raise InputError(f'{where}: its classification has no name. Fix: write {{"name": "Tumor"}}.')
         if not is_plain(classification.strip()):
             raise InputError(
-                f"{where}: its class {short(classification)} has control characters; give it another name"
+                f"{where}: its class {short(classification)} has control characters. Fix: give it another name."
             )
         names.append(classification.strip())
         classification = parent
@@ -83,12 +82,12 @@ def _name(where: str, given: Any) -> str:
     if given is None:
         return ""
     if not isinstance(given, str) or not is_text(given):
-        raise InputError(f"{where}: its name is {short(given)}; expected text")
+        raise InputError(f"{where}: its name is {short(given)}. Fix: write text.")
     return given
 
 
 def _measurements(where: str, given: Any) -> dict[str, float]:
-    """From {name: value}, or from the older [{"name": name, "value": value}]."""
+    """Finite measurements of {name: value}, or of the older [{"name": name, "value": value}]."""
     if isinstance(given, list) and all(
         isinstance(one, dict) and isinstance(one.get("name"), str) for one in given
     ):
@@ -96,7 +95,7 @@ def _measurements(where: str, given: Any) -> dict[str, float]:
     if given is None:
         return {}
     if not isinstance(given, dict) or not all(map(is_text, given)):
-        raise InputError(f'{where}: its measurements are no table; expected {{"name": value}}')
+        raise InputError(f'{where}: its measurements are no table. Fix: write {{"name": value}}.')
     return {name: float(value) for name, value in given.items() if _is_number(value)}
 
 

@@ -14,7 +14,7 @@ Rule = Literal["center", "whole", "touched"]
 
 _INVERSE: dict[Rule, Rule] = {"center": "center", "whole": "touched", "touched": "whole"}
 _MOST_PX = 2**22
-"""Pixels of windows, or crossings of edges with rows or columns, that are worked on at a time."""
+"""Most window pixels, or crossings of edges with rows or columns, in one batch."""
 
 
 def rasterize(
@@ -26,21 +26,18 @@ def rasterize(
     corner_yx: tuple[int, int] = (0, 0),
     rule: Rule = "center",
 ) -> NDArray[np.bool_]:
-    """The area inside any of the outlines and inside none of the holes.
+    """Mask of the area inside any outline and outside all holes.
 
-    Only the window asked for is made, and only the part of it around an outline is worked on. Inside is where the
-    outline winds around a point at all (non-zero winding, the rule of ASAP's conversion), so the overlap of an outline
-    that crosses itself is inside. Vertices are not rounded.
+    A point is inside if an outline winds around it (non-zero winding, as in ASAP's conversion), so the overlap of an
+    outline that crosses itself is inside. Vertices are not rounded.
 
     Args:
-        outlines: Any number; where they overlap they count once.
-        holes: Taken out of all outlines.
+        holes: Subtracted from all outlines.
         downsample: Level-0 pixels per mask pixel, i.e. mask_mpp / slide_mpp.
         shape: Height and width of the window, mask pixels.
         corner_yx: Upper left corner of the window, mask pixels.
-        rule: What makes a pixel True. "center": its middle is inside. "whole": no part of it is outside, so areas
-            summed up over the mask are never too large. "touched": any part of it is inside, so that what is False is
-            clean altogether.
+        rule: A pixel is True if "center": its middle is inside; "whole": all of it is inside, so the mask's area is
+            never too large; "touched": any part of it is inside, so False pixels hold nothing of the area.
 
     Returns:
         Shape `shape`, bool.
@@ -61,9 +58,9 @@ def rasterize_regions(
     corner_yx: tuple[int, int] = (0, 0),
     rule: Rule = "center",
 ) -> NDArray[np.bool_]:
-    """The area inside any region; the holes of one are taken from that one only.
+    """Mask of the area inside any region; a hole is subtracted from its own region only.
 
-    So a region in the hole of another stays. Arguments, result and errors are those of `rasterize`.
+    A region in the hole of another region stays. Arguments, result and errors are those of `rasterize`.
     """
     _check_window(downsample, shape)
     mask = np.zeros(shape, bool)
@@ -83,10 +80,10 @@ def rasterize_each(
     shape: tuple[int, int],
     corners_yx: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """The area inside every region by itself, each in a window of its own; of all pixels whose middle is inside.
+    """One mask per region, each in its own window, by the rule "center".
 
     Args:
-        regions: n of them.
+        regions: n regions.
         downsample: Level-0 pixels per mask pixel.
         shape: Height and width of every window, mask pixels.
         corners_yx: Upper left corners of the windows, level-0 pixels, shape (n, 2).
@@ -112,7 +109,7 @@ def _check_window(downsample: float, shape: tuple[int, int]) -> None:
 
 
 class _Piece(NamedTuple):
-    """An outline in pixels of the mask, and the part of the mask around it: from `low` on, `size` pixels, not empty."""
+    """An outline in mask pixels, and its window in the mask: from `low`, of `size` pixels, not empty."""
 
     points: NDArray[np.float64]
     low: NDArray[np.int64]
@@ -123,7 +120,7 @@ class _Piece(NamedTuple):
 def _pieces(
     outlines: Sequence[NDArray[np.float64]], first: NDArray[np.int64], end: NDArray[np.int64], rule: Rule
 ) -> list[_Piece]:
-    """An outline and its holes within a window; none where the outline lies outside of it."""
+    """Pieces of an outline and its holes within a window; empty if the outline lies outside."""
     pieces: list[_Piece] = []
     for points in outlines:
         low = np.clip(np.floor(points.min(axis=0)).astype(np.int64), first, end)
@@ -140,7 +137,7 @@ def _pieces(
 def _without_holes(
     regions: Sequence[Sequence[_Piece]],
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """Upper left corner and inside of every region that has a piece."""
+    """Upper left corner and mask of every region that has a piece, without its holes."""
     filled = _filled([piece for pieces in regions for piece in pieces])
     for pieces in regions:
         if not pieces:
@@ -173,7 +170,7 @@ def _union(
 
 
 def _filled(pieces: Sequence[_Piece]) -> Iterator[NDArray[np.bool_]]:
-    """What is inside each piece, shape `size`, bool; many small ones are filled together, which takes a tenth."""
+    """Mask of each piece, shape `size`, bool; filling many small pieces together takes a tenth of the time."""
     start = 0
     while start < len(pieces):
         end, num_px = start, 0
@@ -185,13 +182,13 @@ def _filled(pieces: Sequence[_Piece]) -> Iterator[NDArray[np.bool_]]:
 
 
 class _Edges(NamedTuple):
-    """Edges of some pieces, pixels of the window of their own piece.
+    """Edges of some pieces, pixels of their piece's window.
 
     Attributes:
         starts: Shape (n, 2), (y, x).
-        ends: Likewise.
-        size: Height and width of their windows, shape (n, 2).
-        at: Where their windows begin in a row of all windows, one column wider than they are, shape (n,).
+        ends: Shape (n, 2), (y, x).
+        size: Height and width of the windows, shape (n, 2).
+        at: Offset of each window in one flat array of all windows, each one column wider, shape (n,).
     """
 
     starts: NDArray[np.float64]
@@ -211,7 +208,7 @@ def _filled_together(pieces: Sequence[_Piece]) -> Iterator[NDArray[np.bool_]]:
     following[np.cumsum(nums) - 1] = np.cumsum(nums) - nums  # The last point is joined to the first.
     edges = _Edges(starts, starts[following], sizes[piece], starts_at[piece])
     turns = np.zeros(int(areas.sum()), np.int32)
-    # An edge counts for every pixel whose middle lies to its right; over a whole row all of them add up to none.
+    # An edge counts for every pixel whose middle lies to its right; over a whole row the counts add up to zero.
     for at, turn in _turns(edges):
         np.add.at(turns, at, turn)
     inside = np.cumsum(turns, out=turns) != 0
@@ -226,8 +223,8 @@ def _filled_together(pieces: Sequence[_Piece]) -> Iterator[NDArray[np.bool_]]:
 
 
 def _turns(edges: _Edges) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
-    """Places from which on a row winds once more around, by how often, in parts."""
-    # The rows whose middle an edge passes: the lower end belongs to it, the upper one to its neighbor.
+    """Flat positions where the winding number of a row changes, and the change, in batches."""
+    # Rows whose middle an edge passes: the lower end belongs to this edge, the upper one to its neighbor.
     tops, bottoms = (
         np.minimum(edges.starts[:, 0], edges.ends[:, 0]),
         np.maximum(edges.starts[:, 0], edges.ends[:, 0]),
@@ -243,9 +240,9 @@ def _turns(edges: _Edges) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]
 
 
 def _crossed_pixels(edges: _Edges) -> Iterator[NDArray[np.int64]]:
-    """Places of the pixels that an edge runs through, inside the windows; some more than once; in parts."""
+    """Flat positions of the pixels that an edge runs through, inside the windows, with repeats, in batches."""
     bounds = []
-    for axis in (0, 1):  # Where an edge crosses from one row, or column, of pixels to the next.
+    for axis in (0, 1):  # Where an edge crosses into the next row, or column, of pixels.
         low = np.minimum(edges.starts[:, axis], edges.ends[:, axis])
         high = np.maximum(edges.starts[:, axis], edges.ends[:, axis])
         bounds.append(
@@ -258,7 +255,7 @@ def _crossed_pixels(edges: _Edges) -> Iterator[NDArray[np.int64]]:
         rows = num_rows[edge]
         in_rows = (step >= 2) & (step < 2 + rows)
         in_columns = step >= 2 + rows
-        part = np.minimum(step, 1).astype(np.float64)  # Its two ends come first.
+        part = np.minimum(step, 1).astype(np.float64)  # The edge's two ends come first.
         line = np.where(in_rows, first_y[edge] + step - 2, first_x[edge] + step - 2 - rows)
         for axis, crossing in ((0, in_rows), (1, in_columns)):
             part[crossing] = (line[crossing] - starts[crossing, axis]) / delta[crossing, axis]
@@ -277,9 +274,9 @@ def _crossed_pixels(edges: _Edges) -> Iterator[NDArray[np.int64]]:
 
 
 def _spread(counts: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Each index as often as its count says, and which time it is: (2, 0, 1) -> (0, 0, 2), (0, 1, 0); in parts.
+    """Each index repeated by its count, and the repeat's number: (2, 0, 1) -> (0, 0, 2), (0, 1, 0); in batches.
 
-    All that belongs to one index is in one part.
+    One batch holds all repeats of an index.
     """
     ends = np.cumsum(counts)
     start = 0

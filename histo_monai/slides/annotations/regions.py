@@ -1,4 +1,4 @@
-"""What is marked on a slide: outlines, areas with their holes, and points."""
+"""Annotations of a slide: outlines, regions with their holes, and points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Color = tuple[int, int, int]
 """Red, green and blue, 0..255."""
 
 DERIVED = ": "
-"""Between the names of a class that QuPath derives from another: "Tumor: Positive"."""
+"""Separator in QuPath's derived class names: "Tumor: Positive"."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,9 @@ class Outline:
     """One closed outline.
 
     Attributes:
-        name: As the annotator's tool wrote it.
-        group: The group it belongs to, "None" or empty where it belongs to none.
+        group: Its group, "None" or empty without one.
         points_yx: Vertices, shape (n, 2), float64, (y, x) in level-0 pixels; the last is joined to the first.
-        color: Of its group, else its own; None where the file tells none.
+        color: The group's color, else the outline's own; None if the file states none.
     """
 
     name: str
@@ -40,11 +39,11 @@ class Region:
 
     Attributes:
         exterior_yx: Vertices, shape (n, 2), float64, (y, x) in level-0 pixels; the last is joined to the first.
-        holes_yx: Outlines of what is left out of it, likewise. Another region may lie in them.
-        label: Its class, empty where it is unclassified.
-        name: Of this one region, mostly empty.
-        measurements: Finite numbers by their name.
-        color: Of its class, as the annotator chose it; None takes that of the class's name.
+        holes_yx: Outlines of the holes, in the format of `exterior_yx`. Another region may lie in a hole.
+        label: Class; empty if unclassified.
+        name: Name of this region, mostly empty.
+        measurements: Name -> finite number.
+        color: Color of the class, chosen by the annotator; None: `class_color`.
     """
 
     exterior_yx: NDArray[np.float64]
@@ -57,13 +56,13 @@ class Region:
 
 @dataclass(frozen=True)
 class Point:
-    """One place.
+    """One annotated point.
 
     Attributes:
         yx: (y, x) in continuous level-0 pixels.
-        label: Its class, empty where it is unclassified.
-        measurements: Finite numbers by their name.
-        color: As of a region.
+        label: Class; empty if unclassified.
+        measurements: Name -> finite number.
+        color: Color of the class, chosen by the annotator; None: `class_color`.
     """
 
     yx: tuple[float, float]
@@ -73,11 +72,11 @@ class Point:
 
 
 def class_color(label: str) -> Color:
-    """Red, green and blue of a class, 0..255: a strong color that depends on its name only."""
+    """Red, green and blue of a class, 0..255: a strong color computed from the name."""
     red, green, blue = colorsys.hsv_to_rgb(zlib.crc32(label.encode()) % 360 / 360, 0.75, 0.9)
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def chosen_color(label: str, color: Color | None) -> Color | None:
-    """None where a color is that of the class's name: nobody has chosen it."""
+    """The color, or None if it equals the class's default color."""
     return None if color == class_color(label) else color

@@ -1,4 +1,4 @@
-"""Masks -> regions, along the edges of the pixels."""
+"""Masks -> regions, along pixel edges."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from histo_monai.slides.annotations.regions import Region
 def mask_regions(
     mask: NDArray[np.bool_], downsample: float, *, label: str = "", corner_yx: tuple[int, int] = (0, 0)
 ) -> list[Region]:
-    """The exact outlines of a mask: `rasterize_regions` of them, on the same grid, is the mask.
+    """The exact outlines of a mask; `rasterize_regions` on the same grid restores the mask.
 
-    Each region is one part of the mask whose pixels share edges; pixels that touch at a corner only are two regions,
-    or, where they hang together elsewhere, touch there. No outline passes a place twice: what QuPath and OGC call a
-    valid polygon. Points on a straight line are left out.
+    Each region is one 4-connected part of the mask. Outlines are valid polygons for QuPath and OGC: none passes a place
+    twice. Points on a straight line are dropped.
 
     Args:
         mask: Shape (h, w), bool.
@@ -26,7 +25,7 @@ def mask_regions(
         corner_yx: Upper left corner of the mask in the slide, mask pixels.
 
     Returns:
-        In the order of their first pixel, row by row.
+        Regions in the order of their first pixel, row by row.
 
     Raises:
         ValueError: The mask is not two-dimensional and bool, or downsample is not positive.
@@ -43,7 +42,7 @@ def mask_regions(
     holes: list[list[NDArray[np.float64]]] = [[] for _ in range(num_parts)]
     points = np.stack([corners.y, corners.x], axis=1)
     for outline in outlines:
-        # The upper left corner of an outline comes first: what lies below it is inside, above it outside.
+        # The upper left corner of an outline comes first: the pixel below is inside, the pixel above outside.
         y, x = points[outline[0]]
         outline_yx = (points[outline] + corner_yx) * float(downsample)
         if padded[y + 1, x + 1]:
@@ -54,10 +53,10 @@ def mask_regions(
 
 
 class _Corners(NamedTuple):
-    """Where outlines turn; twice where two of them meet, or one meets itself.
+    """Corners of outlines, listed twice where two outlines meet or one meets itself.
 
-    Arrays of shape (n,): `y` and `x` in pixels of the unpadded mask, and whether the line that runs along the row goes
-    right from here (else left), and the one along the column down (else up).
+    Arrays of shape (n,): `y` and `x` in pixels of the unpadded mask; whether the horizontal edge goes right from here
+    (else left), and the vertical one down (else up).
     """
 
     y: NDArray[np.int64]
@@ -76,12 +75,12 @@ def _corners(padded: NDArray[np.bool_], parts: NDArray[np.int32]) -> _Corners:
     y, x = np.nonzero((up != down) & (leftward != rightward))
     single = _Corners(y, x, rightward[y, x], down[y, x])
     y, x = np.nonzero(up & down & leftward & rightward)
-    # Two pixels touch here. Of one part: it is cut between the holes, or hole and outside, that touch here too. Of two
-    # parts: each keeps its own corner.
+    # Two pixels touch here. One part: the corner is cut between the holes, or hole and outside, that touch here too.
+    # Two parts: each keeps its own corner.
     main = padded[y, x]  # The upper left and the lower right pixel are set, else the other two.
     first = np.where(main, parts[y, x], parts[y, x + 1])
     second = np.where(main, parts[y + 1, x + 1], parts[y + 1, x])
-    # Around the upper left and the lower right pixel run the lines up and left, and down and right.
+    # The edges up and left, and down and right, enclose the upper left and the lower right pixel.
     along_main = main == (first != second)
     meeting = [
         _Corners(y, x, np.zeros(len(y), bool), ~along_main),
@@ -91,24 +90,24 @@ def _corners(padded: NDArray[np.bool_], parts: NDArray[np.int32]) -> _Corners:
 
 
 def _closed_outlines(corners: _Corners) -> list[NDArray[np.int64]]:
-    """Numbers of the corners along each outline, beginning at its upper left one and going right from there."""
+    """Numbers of the corners along each outline, from its upper left corner to the right."""
     along_rows = np.lexsort((corners.right, corners.x, corners.y))
     along_columns = np.lexsort((corners.down, corners.y, corners.x))
-    # Lines of a row or column never touch: first and second corner are joined, third and fourth, and so on.
+    # Edges of one row or column never touch: first and second corner are joined, third and fourth, and so on.
     in_row, in_column = np.empty_like(along_rows), np.empty_like(along_rows)
     for joined, order in ((in_row, along_rows), (in_column, along_columns)):
         joined[order[::2]], joined[order[1::2]] = order[1::2], order[::2]
     across, onwards = in_row.tolist(), in_column.tolist()
-    seen = bytearray(len(across))
+    visited = bytearray(len(across))
     path: list[int] = []
     lengths = []
     for start in along_rows.tolist():
-        if seen[start]:
+        if visited[start]:
             continue
         at, before = start, len(path)
-        while not seen[at]:
+        while not visited[at]:
             other = across[at]
-            seen[at] = seen[other] = 1
+            visited[at] = visited[other] = 1
             path += (at, other)
             at = onwards[other]
         lengths.append(len(path) - before)

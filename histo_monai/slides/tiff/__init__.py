@@ -1,4 +1,4 @@
-"""Tiled TIFF as the slide reader needs it: tables, levels, what its texts state, and checked tiles."""
+"""Tiled TIFF for the slide reader: tables, levels, descriptions, and checked tiles."""
 
 from histo_monai.slides.tiff.backend import TiffBackend
 from histo_monai.slides.tiff.decode import why_not_decoded, why_not_pillow

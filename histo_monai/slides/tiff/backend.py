@@ -1,4 +1,4 @@
-"""Tiled TIFF, tile by tile, with a cache of decoded tiles: what cuCIM and Pillow share, and Pillow's own part."""
+"""Read tiled TIFF tile by tile with a tile cache: the base of the cuCIM backend, and the Pillow backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RUN = 4
 """Tiles that a thread decodes before it requests more: a request costs a tenth of a tile's time."""
 
 _TOGETHER_BYTES = 32 * 2**20
-"""Most bytes of regions that are assembled at a time."""
+"""Most bytes of regions in one batch."""
 
 _Place = tuple[int, int]
 
@@ -34,20 +34,20 @@ class TiffBackend:
     """A slide whose tiles are decoded by Pillow."""
 
     name = "pillow"
-    bounds_yx = (0, 0)  # None of the formats that are read so states any.
+    bounds_yx = (0, 0)  # No format of this backend states bounds.
 
     def __init__(self, path: Path, levels: Sequence[Page]) -> None:
-        """Open a file and decode one tile of every level, so that an unreadable one shows now.
+        """Open a file and decode one tile of every level, to report an unreadable level early.
 
         Args:
-            levels: The pages to read, each of a kind that is decoded.
+            levels: The pages to read, each of a decodable kind.
 
         Raises:
-            SlideError: If a first tile is damaged.
+            SlideError: A first tile is damaged.
         """
         self.level_sizes_yx = tuple(page.size_yx for page in levels)
         self._guard = TileGuard(path, levels)
-        self._opening = object()  # a file that is opened again may be another by then
+        self._opening = object()  # A cache key per opening: the file may change between openings.
         for level in range(len(levels)):
             if self._guard.is_written(level, (0, 0)):
                 self._guard.check(level, (0, 0))
@@ -56,14 +56,14 @@ class TiffBackend:
     def read_regions(
         self, level: int, corners_yx: Sequence[_Place], size_yx: _Place
     ) -> Iterator[NDArray[np.uint8]]:
-        """See `backends.Backend`."""
+        """Regions inside a level, in the given order (`backends.Backend`)."""
         self._guard.check_unchanged()
         together = max(1, _TOGETHER_BYTES // (3 * size_yx[0] * size_yx[1]))
         for first in range(0, len(corners_yx), together):
             yield from self._assemble(level, corners_yx[first : first + together], size_yx)
 
     def _assemble(self, level: int, corners_yx: Sequence[_Place], size_yx: _Place) -> list[NDArray[np.uint8]]:
-        """Regions, each tile under them decoded once at most."""
+        """Regions; each tile is decoded at most once."""
         regions = [np.empty((*size_yx, 3), np.uint8) for _ in corners_yx]
         above: dict[_Place, list[int]] = defaultdict(list)
         for number, corner in enumerate(corners_yx):
@@ -76,7 +76,7 @@ class TiffBackend:
         return regions
 
     def _tiles(self, level: int, places: Sequence[_Place]) -> Iterator[tuple[_Place, NDArray[np.uint8]]]:
-        """Tiles with their rows and columns: first those that are held."""
+        """Tiles with their rows and columns, cached tiles first."""
         cache, missing = tile_cache(), []
         for place in places:
             tile = cache.get((self._opening, level, place))
@@ -84,7 +84,7 @@ class TiffBackend:
                 yield place, tile
             elif self._guard.is_written(level, place):
                 missing.append(place)
-            else:  # cuCIM leaves it black in most files
+            else:  # cuCIM returns black for most unwritten tiles.
                 size_yx = self._guard.field(level, place)[1]
                 yield place, np.broadcast_to(np.uint8(WHITE), (*size_yx, 3))
         for place, tile in zip(missing, self._decode_tiles(level, missing), strict=True):
@@ -92,7 +92,7 @@ class TiffBackend:
             yield place, tile
 
     def _decode_tiles(self, level: int, places: Sequence[_Place]) -> Iterator[NDArray[np.uint8]]:
-        """Tiles in the order given, each checked before it is decoded."""
+        """Tiles in the given order, each checked before decoding."""
         for place in places:
             self._guard.check(level, place)
         runs = [places[first : first + _RUN] for first in range(0, len(places), _RUN)]
@@ -104,13 +104,13 @@ class TiffBackend:
                 break
             yield from tiles
             done += len(tiles)
-        for place in places[done:]:  # what it was about shows when a single thread decodes
+        for place in places[done:]:  # Single-threaded decoding attributes the complaint to its tile.
             yield self._decode(level, place)
         if complaint:
             print(complaint, file=sys.stderr)
 
     def _decode_quietly(self, level: int, places: Sequence[_Place]) -> tuple[list[NDArray[np.uint8]], str]:
-        """Tiles, or what the decoder, or that of another thread, complained about meanwhile."""
+        """Tiles, or a decoder's complaint, which may come from another thread."""
         tiles = []
         for place in places:
             try:
@@ -123,7 +123,7 @@ class TiffBackend:
         return tiles, ""
 
     def _decode(self, level: int, place: _Place) -> NDArray[np.uint8]:
-        """A tile, decoded by this thread alone; a complaint that does not come again was not about it."""
+        """A tile decoded by this thread alone; a complaint that does not recur was about another tile."""
         try:
             tile, complaint = self._decode_plainly(level, place)
             again = self._decode_plainly(level, place)[1] if complaint else ""
@@ -136,12 +136,12 @@ class TiffBackend:
         return tile
 
     def _decode_plainly(self, level: int, place: _Place) -> tuple[NDArray[np.uint8], str]:
-        """The part of a tile that lies in the level, and what the decoder printed meanwhile."""
+        """The part of a tile inside the level, and the decoder's printed complaints."""
         height, width = self._guard.field(level, place)[1]
         with Complaints() as complaints:
             try:
                 pixels = decode_tile(self._guard.levels[level], self._guard.data(level, place))
-            except (OSError, SyntaxError) as error:  # what Pillow raises where a file is damaged
+            except (OSError, SyntaxError) as error:  # Pillow's errors for damaged files.
                 raise ValueError(str(error)) from error
         return np.ascontiguousarray(pixels[:height, :width]), complaints.text
 
@@ -152,7 +152,7 @@ class TiffBackend:
 
 
 def _paste(tile: NDArray[np.uint8], corner_yx: _Place, region: NDArray[np.uint8]) -> None:
-    """Copy the part of a tile that lies in a region; its corner is counted from the region's."""
+    """Copy a tile into a region; the tile's corner counts from the region's."""
     (top, left), (height, width) = corner_yx, tile.shape[:2]
     part = tile[max(0, -top) : region.shape[0] - top, max(0, -left) : region.shape[1] - left]
     region[max(0, top) : top + height, max(0, left) : left + width] = part

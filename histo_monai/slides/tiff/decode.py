@@ -1,7 +1,7 @@
-"""Bytes of one tile -> pixels, with Pillow: for pages that neither cuCIM nor OpenSlide gives, such as SubIFDs.
+"""Decode one tile with Pillow, for pages that cuCIM and OpenSlide lack, such as SubIFDs.
 
-Pillow reads files, not tiles, so a tile is handed to it as a TIFF of one tile. Its libtiff then undoes predictors,
-bit order and color spaces. Codestreams of JPEG 2000, which that libtiff does not know, are files to Pillow as they are.
+Pillow reads files, so a tile is wrapped as a TIFF of one tile; Pillow's libtiff undoes predictors, bit order and color
+spaces. That libtiff lacks JPEG 2000, whose codestreams Pillow reads directly.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _COLORS = {
     **dict.fromkeys((UNCOMPRESSED, LZW, DEFLATE, ADOBE_DEFLATE), (_RGB,)),
     **dict.fromkeys((JPEG, *JPEG2000), (_RGB, _YCBCR)),
 }
-"""TIFF's photometric interpretations that are read tile by tile, by codec."""
+"""Readable photometric interpretations, by codec."""
 
 _SHORT, _LONG, _UNDEFINED = 3, 4, 7
 
 
 def why_not_decoded(page: Page) -> str | None:
-    """Why tiles of a page are not decoded as they are meant, or None."""
+    """The reason why a page's tiles cannot be decoded, or None."""
     if not page.is_tiled:
         return "the image is not tiled"
     if page.num_channels != 3 or page.bits != 8 or page.sample_format != 1 or page.is_planar:
@@ -41,7 +41,7 @@ def why_not_decoded(page: Page) -> str | None:
 
 
 def why_not_pillow(page: Page) -> str | None:
-    """Why `decode_tile` does not decode the tiles of a page, or None."""
+    """The reason why `decode_tile` cannot decode a page's tiles, or None."""
     if page.compression in JPEG2000 and (page.compression, page.photometric) != (_JPEG2000_RGB, _RGB):
         return "Pillow does not undo the colors of its JPEG 2000"
     return why_not_decoded(page)
@@ -51,7 +51,7 @@ def decode_tile(page: Page, data: bytes) -> NDArray[np.uint8]:
     """The pixels of a whole tile, shape (*tile_yx, 3), RGB.
 
     Raises:
-        OSError, ValueError, SyntaxError: If Pillow cannot decode it.
+        OSError, ValueError, SyntaxError: Pillow cannot decode it.
     """
     from PIL import Image
 
@@ -67,7 +67,7 @@ def decode_tile(page: Page, data: bytes) -> NDArray[np.uint8]:
 
 
 def _one_tile_tiff(page: Page, data: bytes) -> bytes:
-    """A little-endian TIFF whose only tile is this one."""
+    """A little-endian TIFF with one tile."""
     height, width = page.tile_yx
     numbers = {
         256: (_LONG, width),

@@ -1,4 +1,4 @@
-"""What the texts of a TIFF's pages state: µm per pixel and objective power, by Aperio, Philips and OME."""
+"""µm per pixel and objective power in the descriptions of TIFF pages, by Aperio, Philips and OME."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 from histo_monai.slides.tiff.tables import Page
 
 _ASSOCIATED = re.compile(r"(?im)^\s*(macro|label|thumbnail|overview|barcode)\b")
-"""Begins the name of a picture that comes with a slide, or a line of its description."""
+"""Start of an associated picture's name, or of a line of its description."""
 
 _APERIO_MACRO = 9
-"""NewSubfileType of macros."""
+"""NewSubfileType of Aperio's macro."""
 
 _UM = {
     **{"ym": 1e-18, "zm": 1e-15, "am": 1e-12, "fm": 1e-9, "pm": 1e-6, "nm": 1e-3, "\xb5m": 1.0, "mm": 1e3},
@@ -23,19 +23,12 @@ _UM = {
     **{"ua": 1.495978707e17, "ly": 9.4607304725808e21, "pc": 3.0856775814914e22, "pt": 25_400 / 72},
     **{"\u03bcm": 1.0, "um": 1.0, "micron": 1.0, "microns": 1.0},
 }
-"""µm in the units of length that OME's schema knows, then in common other spellings of µm."""
+"""µm per unit of length in OME's schema, then common other spellings of µm."""
 
 
 @dataclass(frozen=True, slots=True)
 class OmeImage:
-    """An image of OME-XML.
-
-    Attributes:
-        name: What its writer calls it.
-        size_yx: Height and width, pixels.
-        mpp_yx: µm per pixel, or None.
-        power: Of the objective, or None.
-    """
+    """An image of OME-XML: size in pixels, µm per pixel and objective power, or None where not stated."""
 
     name: str
     size_yx: tuple[int, int]
@@ -44,19 +37,19 @@ class OmeImage:
 
 
 class _WithoutDoctype(ElementTree.TreeBuilder):
-    """Refuses a document type: entities that grow into gigabytes, or name other files, are defined there."""
+    """Refuses a document type, where a file can define entities that grow into gigabytes or read other files."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise ValueError("it has a <!DOCTYPE>")
 
 
 def parse_xml(text: str, root: str) -> ElementTree.Element | None:
-    """The root element of a text that is XML of one kind, without its namespaces; None for any other."""
+    """The root element of an XML text, without namespaces; None for other texts or another root."""
     text = text.strip("\0 \r\n\t\ufeff")
     if not text.startswith("<") or root not in text:
         return None
     try:
-        # As bytes: what the declaration says of the encoding was undone when the text was read.
+        # Without the declaration: the text is already decoded.
         text = re.sub(r"^<\?xml[^>]*\?>", "", text)
         element = ElementTree.fromstring(text, ElementTree.XMLParser(target=_WithoutDoctype()))
     except (ElementTree.ParseError, ValueError):
@@ -67,7 +60,7 @@ def parse_xml(text: str, root: str) -> ElementTree.Element | None:
 
 
 def aperio_mpp(page: Page) -> float | None:
-    """MPP of Aperio's description."""
+    """µm per pixel in Aperio's description (MPP), or None."""
     if not page.description.startswith("Aperio"):
         return None
     match = re.search(r"\|\s*MPP\s*=\s*([0-9.,]+)", page.description)
@@ -75,13 +68,13 @@ def aperio_mpp(page: Page) -> float | None:
 
 
 def aperio_power(page: Page) -> float | None:
-    """AppMag of Aperio's description."""
+    """Objective power in Aperio's description (AppMag), or None."""
     match = re.search(r"\|\s*AppMag\s*=\s*([0-9.]+)", page.description)
     return positive_number(match.group(1)) if match else None
 
 
 def philips_mpp_yx(page: Page) -> tuple[float, float] | None:
-    """The spacing that the XML of Philips states for level 0: its finest."""
+    """The finest spacing in the XML of Philips, µm per pixel down and across: level 0's."""
     root = parse_xml(page.description, "DataObject")
     if root is None:
         return None
@@ -100,7 +93,7 @@ def philips_mpp_yx(page: Page) -> tuple[float, float] | None:
 
 
 def ome_images(pages: Sequence[Page]) -> list[OmeImage]:
-    """The images of a file's OME-XML; none where its first page has none."""
+    """The images of a file's OME-XML, which its first page holds; empty without it."""
     root = parse_xml(pages[0].description, "OME") if pages else None
     return [] if root is None else list(_ome_images(root))
 
@@ -128,7 +121,7 @@ def _ome_images(root: ElementTree.Element) -> Iterator[OmeImage]:
 
 
 def ome_image_of(page: Page, images: Sequence[OmeImage]) -> OmeImage | None:
-    """The image that a page is, by its size."""
+    """The OME image of a page's size, preferring slides to macros and labels."""
     same = [image for image in images if image.size_yx == page.size_yx]
     slides = [image for image in same if not _ASSOCIATED.match(image.name)]
     return next(iter(slides or same), None)
@@ -149,7 +142,7 @@ def _attribute(parent: ElementTree.Element, name: str) -> str | None:
 
 
 def positive_number(text: str | None) -> float | None:
-    """A positive number, written with a point or a comma."""
+    """A positive number with a decimal point or comma, or None."""
     try:
         value = float((text or "").replace(",", "."))
     except ValueError:

@@ -1,8 +1,8 @@
-"""What the bytes of one tile say about themselves, before a decoder believes it.
+"""Check the bytes of one tile against the TIFF before decoding.
 
-cuCIM decodes a tile into a buffer of the TIFF's tile size, whatever size the tile states in its own header: a JPEG
-of 512 x 512 in a slide of 240 x 240 tiles ends the process. So the headers are read here, by the rules of the
-formats (ITU-T T.81, annex B; T.800, annex A), and what differs from the TIFF is not decoded.
+cuCIM decodes into a buffer of the TIFF's tile size and ignores the tile's own header: a JPEG of 512 x 512 in a slide of
+240 x 240 tiles ends the process. This module parses the headers (ITU-T T.81, annex B; T.800, annex A) and refuses
+tiles that differ from the TIFF.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ _NEVER_IN_PACKETS = re.compile(rb"\xff[\x90\x93-\xff]")  # 0x91 and 0x92 may sta
 
 
 class NoTileError(InputError):
-    """Bytes that are no tile of this page; the message says why."""
+    """Bytes that are no tile of the page."""
 
 
 def check_tile(page: Page, data: bytes) -> int:
-    """Check the bytes of one tile that was written.
+    """Check the bytes of one written tile.
 
     Returns:
-        How many of its first bytes decide: another tile of the page that begins with them is sound as well. 0 where
-        every tile must be looked at.
+        Length of the tile's head: another tile of the page with equal first bytes is valid too. 0: check every tile.
 
     Raises:
-        NoTileError: If they are no tile of this page.
+        NoTileError: The bytes are no tile of this page.
     """
     if len(data) > most_bytes(page):
         raise NoTileError(f"it takes {len(data)} bytes, and {page.tile_bytes} decoded")
@@ -56,15 +55,15 @@ def check_tile(page: Page, data: bytes) -> int:
 
 
 def most_bytes(page: Page) -> int:
-    """No encoder needs more for a tile."""
+    """Upper limit of an encoded tile's size, bytes."""
     return 4 * page.tile_bytes + 2**20
 
 
 def check_jpeg_tables(data: bytes) -> None:
-    """Check the tables that the JPEG tiles of a page share: no picture may hide in them.
+    """Check the JPEG tables that a page's tiles use: they must hold no picture.
 
     Raises:
-        NoTileError: If they are not tables alone.
+        NoTileError: The data are not tables alone.
     """
     position = 2 if data[:2] == b"\xff\xd8" else -1
     while position >= 0:
@@ -78,7 +77,7 @@ def check_jpeg_tables(data: bytes) -> None:
 
 
 def _segment(data: bytes, position: int) -> tuple[int, int, int]:
-    """A marker, and where its segment begins and ends; a marker without a segment ends where it begins."""
+    """A marker, and the begin and end of its segment, which are equal for a marker without a segment."""
     if data[position : position + 1] != b"\xff":
         raise NoTileError(f"no marker at byte {position}")
     while data[position : position + 1] == b"\xff":  # A marker may be preceded by any number of fill bytes.
@@ -98,7 +97,7 @@ def _segment(data: bytes, position: int) -> tuple[int, int, int]:
 
 
 def _check_jpeg(page: Page, data: bytes) -> int:
-    """Check all that stands before the first scan; returns where that begins, or 0 where there are several."""
+    """Check the header before the first scan; returns the scan's offset, or 0 for several scans."""
     if data[:2] != b"\xff\xd8":
         raise NoTileError("it does not begin as a JPEG")
     position, marker, frame = 2, _SOI, b""
@@ -132,7 +131,7 @@ def _check_frame(page: Page, frame: bytes) -> None:
 
 
 def _check_says(page: Page, height: int, width: int, num_channels: int, bits: int) -> None:
-    """Whether a tile's own header says what the TIFF says of all tiles."""
+    """Check a tile's own header against the TIFF."""
     if (height, width) != page.tile_yx:
         tile_height, tile_width = page.tile_yx
         raise NoTileError(
@@ -167,7 +166,7 @@ def _check_jpeg2000(page: Page, data: bytes) -> None:
 
 
 def _check_tile_parts(data: bytes, position: int) -> None:
-    """Whether the parts of a codestream follow each other to its end, and hold no bytes that packets never hold."""
+    """Check that tile-parts follow each other to the end and hold no marker inside packets."""
     while True:
         marker, start, end = _segment(data, position)
         if marker == _EOI:
@@ -178,7 +177,7 @@ def _check_tile_parts(data: bytes, position: int) -> None:
             position = end
             continue
         part = int.from_bytes(data[start + 4 : start + 8], "big")
-        end = position + part if part else data.rfind(b"\xff\xd9")  # The last part may leave its length open.
+        end = position + part if part else data.rfind(b"\xff\xd9")  # The last part may state no length.
         body = data.find(b"\xff\x93", start, end)
         if end - start < 12 or end > len(data) or body < 0:
             raise NoTileError("one of its parts is cut off")
@@ -190,7 +189,7 @@ def _check_tile_parts(data: bytes, position: int) -> None:
 
 
 def _check_deflate(page: Page, data: bytes) -> None:
-    # In full: cuCIM does not notice a tile that ends early. The checksum (Adler-32) then notices all other damage.
+    # Decompress all: cuCIM does not notice a tile that ends early. The checksum (Adler-32) covers other damage.
     decoder = zlib.decompressobj()
     try:
         size = len(decoder.decompress(data, page.tile_bytes + 1))

@@ -1,4 +1,4 @@
-"""Which pages of a TIFF are the levels of its slide: by size, aspect and what the pages state, in any order."""
+"""Find the pages of a TIFF that are levels, by size, aspect and descriptions, in any order."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ logger = logging.getLogger(__name__)
 
 _REDUCED, _MASK = 1, 4
 LEAST_STEP = 1.05
-"""Levels are at least this much coarser than the next finer one."""
+"""Least downsample between neighboring levels."""
 
 _SMALL_PX = 2**20
-"""Macros, labels and thumbnails are smaller."""
+"""Area above which a page is no macro, label or thumbnail."""
 
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A page that has the aspect of its slide.
+    """A page with the aspect of its slide.
 
     Attributes:
-        page: The page.
         downsample: Level-0 pixels per pixel.
-        is_doubtful: Its size alone does not show that it is a level: its pixels must.
+        is_doubtful: The size alone does not prove a level; compare pixels.
     """
 
     page: Page
@@ -40,13 +39,13 @@ class Level:
 
 
 def find_levels(path: Path, pages: Sequence[Page]) -> list[Level]:
-    """The levels of a slide, finest first; the first is its full resolution, whatever its place in the file.
+    """The levels of a slide, finest first, in any file order; equal sizes are all included.
 
-    Tiled pages that are no levels are left out with a warning. Of several of one size all are given.
+    Tiled pages that are no levels are skipped with a warning.
 
     Args:
-        path: The file, for messages.
-        pages: All of its pages, at least one.
+        path: For messages.
+        pages: All pages, at least one.
     """
     images = ome_images(pages)
     associated = {page.number for page in pages if is_associated(page, images)}
@@ -71,21 +70,21 @@ def find_levels(path: Path, pages: Sequence[Page]) -> list[Level]:
         )
         more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
         logger.warning(
-            "slide %s: left out as levels, because they are no smaller versions of its %d x %d px: tiled images %s%s",
+            "slide %s: skipped as levels, because they are no smaller versions of its %d x %d px: tiled images %s%s",
             path, full.size_yx[1], full.size_yx[0], shown, more,
         )  # fmt: skip
     return found
 
 
 def _full_page(pages: Sequence[Page], associated: set[int]) -> Page:
-    """The page that is level 0: the largest of those that could be."""
+    """The page that is level 0: the largest candidate."""
     tiled = [page for page in pages if page.is_tiled and not page.subfile_type & _MASK]
     plain = [page for page in tiled if page.number not in associated] or tiled
     if not plain:
         return pages[0]
     largest = max(plain, key=_area)
     unreduced = max((page for page in plain if not page.subfile_type & _REDUCED), key=_area, default=largest)
-    # What is larger than the page that is not reduced is its slide, or a macro that is wrong about itself.
+    # A page larger than the unreduced page is the slide, or a macro with a wrong tag.
     full = largest if _as_level(largest, unreduced) else unreduced
     first = pages[0]
     if not first.is_tiled and first.number not in associated and _area(first) > _area(full):
@@ -94,7 +93,7 @@ def _full_page(pages: Sequence[Page], associated: set[int]) -> Page:
 
 
 def _as_level(full: Page, page: Page) -> Level | None:
-    """The level that a page would be by its size, or None."""
+    """A page as a level, judged by its size, or None."""
     downsample = level_downsample(full.size_yx, page.size_yx, page.tile_yx)
     pairs = list(zip(full.size_yx, page.size_yx, strict=True))
     if downsample < 1:
@@ -104,7 +103,7 @@ def _as_level(full: Page, page: Page) -> Level | None:
         is_rounded = all(abs(whole / downsample - part) < 1 for whole, part in pairs)
         is_padded = all(part >= whole / downsample for whole, part in pairs)
     else:
-        # Some ratio explains both axes, each rounded by less than a pixel.
+        # One ratio explains both axes, each rounded by less than a pixel.
         is_padded = False
         is_rounded = max(whole / (part + 1) for whole, part in pairs) < min(
             whole / max(part - 1, 1e-9) for whole, part in pairs

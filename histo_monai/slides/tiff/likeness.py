@@ -1,4 +1,4 @@
-"""Checks that a level shows its slide: compares a few pixels with the next finer level."""
+"""Compare a few pixels of a level with the next finer level, to detect pages of another picture."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _MOST_SIDE_PX = 64
 _MOST_FINE_PX = 256
 _LEAST_SIDE_PX = 16
 _SAME_GRAY = 8.0
-"""Mean difference of two pictures of one field: of their encoders and reductions, not of what they show."""
+"""Largest mean difference between reductions of one picture, gray levels, from encoding and resampling."""
 
 _LEAST_CORRELATION = 0.6
 
 
 def keep_alike(path: Path, backend: Backend, levels: Sequence[tuple[int, Level]]) -> dict[int, float]:
-    """The downsamples of the levels that show the slide, by their number for the backend, finest first.
+    """Level number in the backend -> downsample, finest first, for the levels that show the slide.
 
-    A level whose size leaves doubt, and that looks like something else, is left out with a warning, as is a second one
-    of one size.
+    A doubtful level with another picture, or a second level of one size, is skipped with a warning.
 
     Args:
-        path: The file, for messages.
+        path: For messages.
         levels: Numbers and levels, finest first; the first is the slide.
     """
     result = {levels[0][0]: levels[0][1].downsample}
@@ -47,7 +46,7 @@ def keep_alike(path: Path, backend: Backend, levels: Sequence[tuple[int, Level]]
         if is_other or not is_new:
             height, width = level.page.size_yx
             logger.warning(
-                "slide %s: left out as a level, because %s: tiled image %d (%d x %d px)",
+                "slide %s: skipped as a level, because %s: tiled image %d (%d x %d px)",
                 path, "it looks like something else" if is_other else "there is one of its size",
                 level.page.number, width, height,
             )  # fmt: skip
@@ -57,14 +56,14 @@ def keep_alike(path: Path, backend: Backend, levels: Sequence[tuple[int, Level]]
 
 
 def _looks_alike(backend: Backend, fine: tuple[int, float], coarse: tuple[int, float], page: Page) -> bool:
-    """Whether a coarser level shows what a finer one shows.
+    """Whether a coarser level shows the picture of a finer one.
 
-    One to three windows are compared: the tile with the most bytes, since that shows the most, or the diagonal where
-    all tiles have as many.
+    Compares the tile with the most bytes, which has the most detail, or three windows on the diagonal if all tiles have
+    equal sizes.
 
     Args:
-        fine: Number of the finer level for the backend, and its downsample.
-        coarse: Those of the coarser one.
+        fine: Number of the finer level in the backend, and its downsample.
+        coarse: Number and downsample of the coarser level.
     """
     step = coarse[1] / fine[1]
     size_yx = [
@@ -82,18 +81,18 @@ def _looks_alike(backend: Backend, fine: tuple[int, float], coarse: tuple[int, f
         try:
             (pixels,) = backend.read_regions(coarse[0], [(top, left)], (height, width))
             others.append(_reduced(backend, fine[0], (top, left), (height, width), step).reshape(-1, 3))
-        except SlideError:  # Damage is an error where somebody asks for its pixels.
+        except SlideError:  # Damage is reported when its pixels are requested.
             return True
         ones.append(np.asarray(pixels, np.float32).reshape(-1, 3))
     return _are_alike(np.concatenate(ones), np.concatenate(others))
 
 
 def _centers(page: Page, size_yx: list[int]) -> list[tuple[int, int]]:
-    """Middles of windows, pixels of the level."""
+    """Centers of windows, pixels of the level."""
     counts = page.counts[: page.grid_yx[0] * page.grid_yx[1]]
     if len(counts) > 1 and counts.min() < counts.max():
         row, column = divmod(int(counts.argmax()), page.grid_yx[1])
-        # The middle of its first quarter, which is one tile of a level that is twice as fine.
+        # The middle of the tile's first quarter: one tile of a level that is twice as fine.
         return [(int((row + 0.25) * page.tile_yx[0]), int((column + 0.25) * page.tile_yx[1]))]
     return [(size_yx[0] * part // 4, size_yx[1] * part // 4) for part in (1, 2, 3)]
 
@@ -101,7 +100,7 @@ def _centers(page: Page, size_yx: list[int]) -> list[tuple[int, int]]:
 def _reduced(
     backend: Backend, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int], step: float
 ) -> NDArray[np.float32]:
-    """The field of a window of the coarser level, as the finer one shows it."""
+    """A window of the coarser level, computed from the finer level."""
     top, left = (floor(corner * step) for corner in corner_yx)
     height, width = backend.level_sizes_yx[level]
     bottom = min(height, ceil((corner_yx[0] + size_yx[0]) * step))

@@ -1,8 +1,7 @@
-"""The tables of a tiled TIFF: which pages are levels, where every tile lies, and whether the file holds them.
+"""Bounds-checked TIFF parser: pages, the place of every tile, and the file's size.
 
-cuCIM prints to stderr and hands out stale pixels where a tile is damaged, and drops levels whose directory is
-cut off. So the tables are read here first, and a file that promises bytes it does not have is refused. So is one
-that asks for more memory than any slide: nothing is read or allocated because a number in the file says so.
+cuCIM prints to stderr and returns stale pixels for a damaged tile, and drops levels whose directory is cut off. So this
+parser refuses a file with missing bytes, and a file with numbers beyond any slide before allocating memory for them.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ UNCOMPRESSED, LZW, JPEG, ADOBE_DEFLATE, DEFLATE = 1, 5, 7, 8, 32946
 JPEG2000 = (33003, 33005)
 
 MAX_SIDE_PX = 2**20
-"""A slide of 75 mm at 0.1 µm/px has 750,000."""
+"""Largest side of a level; a slide of 75 mm at 0.1 µm/px has 750,000."""
 
 MAX_TILE_PX = 2**26
-"""8192 x 8192; slides have 240 to 4096 a side."""
+"""Largest tile, 8192 x 8192; slides have 240 to 4096 a side."""
 
 _MAX_TILE_SIDE_PX = 2**15
 
@@ -33,7 +32,7 @@ _MAX_PAGES = 4096
 _MAX_TAGS = 4096
 _MAX_TILES = 2**25
 _MAX_TEXT_BYTES = 2**24
-"""Philips writes the pictures of label and macro into its description."""
+"""Most bytes of a text; Philips writes the pictures of label and macro into its description."""
 
 _MAX_SUB_PAGES = 64
 
@@ -63,35 +62,34 @@ _KINDS = {
     **dict.fromkeys(_TEXTS, _BYTES),
     **dict.fromkeys((_X_RESOLUTION, _Y_RESOLUTION), _RATIONAL),
 }
-"""Tags that are read, and the kinds of value that each may have; other tags and kinds are passed over."""
+"""Supported tags and their value types; other tags and types are ignored."""
 
 TagValue = NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One image of a TIFF.
+    """One image of a TIFF; sizes are height and width.
 
     Attributes:
-        size_yx: Height and width.
-        tile_yx: Height and width of its tiles; (0, 0) where it is stored in strips.
-        compression: TIFF's number of the codec.
+        tile_yx: Tile size; (0, 0) for strips.
+        compression: TIFF number of the codec.
         num_channels: Samples per pixel.
-        bits: Bits per sample; 0 where the samples differ.
-        offsets: Where each tile or strip begins in the file, int64.
-        counts: How many bytes each takes; 0 is a tile that was never written.
-        description: ImageDescription, where the vendors keep their metadata.
+        bits: Bits per sample; 0 if samples differ.
+        offsets: Begin of each tile or strip in the file, int64.
+        counts: Bytes of each tile or strip; 0 for a tile that was never written.
+        description: ImageDescription, which holds the vendors' metadata.
         resolution_yx: Pixels per resolution unit, or None.
-        resolution_unit: 1 none, 2 inch, 3 centimeter; TIFF's default is 2, but only where the tag is there.
-        photometric: TIFF's number of the color space: 2 is RGB, 6 YCbCr.
-        is_planar: Each channel has tiles of its own.
-        predictor: What was done before compression: 1 nothing, 2 differences of neighbors; None without the tag.
-        sample_format: TIFF's number: 1 unsigned integers, 2 signed ones, 3 floats; 0 where the samples differ.
-        jpeg_tables: What the JPEG tiles leave out, or nothing.
-        fill_order: TIFF's number: 2 where the bits of every byte are stored in reverse.
-        subfile_type: TIFF's NewSubfileType: 1 is a reduced version of another page, 4 a mask, 9 Aperio's macro.
-        number: Place among the file's images, counted from 0; that of its parent for a page of `sub_pages`.
-        sub_pages: The pages of its SubIFDs, where OME-TIFF keeps the levels.
+        resolution_unit: 1 none, 2 inch, 3 centimeter; None without the tag.
+        photometric: TIFF number of the color space: 2 RGB, 6 YCbCr.
+        is_planar: Each channel has its own tiles.
+        predictor: 1 none, 2 differences of neighbors; None without the tag.
+        sample_format: 1 unsigned integer, 2 signed integer, 3 float; 0 if samples differ.
+        jpeg_tables: JPEG tables of all tiles, or empty.
+        fill_order: 2 if the bits of every byte are reversed.
+        subfile_type: NewSubfileType: 1 reduced version of another page, 4 mask, 9 Aperio's macro.
+        number: Index among the file's images, from 0; the parent's number for a sub-page.
+        sub_pages: Pages of the SubIFDs, which hold the levels of OME-TIFF.
     """
 
     size_yx: tuple[int, int]
@@ -121,12 +119,12 @@ class Page:
 
     @property
     def grid_yx(self) -> tuple[int, int]:
-        """Number of tiles downwards and across."""
+        """Rows and columns of tiles."""
         return (-(-self.size_yx[0] // self.tile_yx[0]), -(-self.size_yx[1] // self.tile_yx[1]))
 
     @property
     def tile_bytes(self) -> int:
-        """What one tile takes when it is decoded."""
+        """Bytes of one decoded tile."""
         return self.tile_yx[0] * self.tile_yx[1] * self.num_channels * max(1, self.bits // 8)
 
 
@@ -134,8 +132,7 @@ def read_pages(path: Path) -> list[Page]:
     """All pages of a TIFF or BigTIFF, with the place of every tile checked against the size of the file.
 
     Raises:
-        SlideError: If the file is cut off, a directory, a table or a tile ends beyond its last byte; or if it
-            states sizes or counts that no slide has.
+        SlideError: A directory, table or tile ends beyond the file's last byte; or sizes or counts exceed any slide.
     """
     file_size = path.stat().st_size
     with path.open("rb") as file:
@@ -145,9 +142,9 @@ def read_pages(path: Path) -> list[Page]:
         seen: set[int] = set()
         while offset:
             if offset in seen:
-                raise SlideError(path, "damaged: its image directories run in a circle; copy it again")
+                raise SlideError(path, "damaged: its image directories run in a circle. Fix: copy it again.")
             if len(pages) == _MAX_PAGES:
-                raise SlideError(path, f"holds more than {_MAX_PAGES} images; no slide does, copy it again")
+                raise SlideError(path, f"holds more than {_MAX_PAGES} images. Fix: copy or export it again.")
             seen.add(offset)
             tags, offset = reader.read(offset)
             page = _make_page(tags, len(pages), _read_sub_pages(reader, tags, len(pages)))
@@ -158,7 +155,7 @@ def read_pages(path: Path) -> list[Page]:
 
 
 def _read_sub_pages(reader: _Directory, tags: Mapping[int, TagValue], number: int) -> tuple[Page, ...]:
-    """The pages of a tiled page's SubIFDs."""
+    """The pages of a tiled page's SubIFDs, at most `_MAX_SUB_PAGES`."""
     offsets = tags[_SUB_DIRECTORIES].tolist() if _SUB_DIRECTORIES in tags and _TILE_WIDTH in tags else []
     return tuple(
         _make_page(reader.read(offset)[0], number) for offset in offsets[:_MAX_SUB_PAGES] if offset > 0
@@ -176,30 +173,32 @@ def _check_page(path: Path, number: int, page: Page, file_size: int) -> None:
     (height, width), (tile_height, tile_width) = page.size_yx, page.tile_yx
     if not (0 < height <= MAX_SIDE_PX and 0 < width <= MAX_SIDE_PX):
         raise SlideError(
-            path, f"image {number} states {width} x {height} px, more or less than a slide; copy it again"
+            path,
+            f"image {number} states {width} x {height} px, an impossible size. Fix: copy the file again.",
         )
     if tile_height * tile_width > MAX_TILE_PX or max(tile_height, tile_width) > _MAX_TILE_SIDE_PX:
         raise SlideError(
             path,
-            f"image {number} states tiles of {tile_width} x {tile_height} px, of which one is too large to be read "
-            "at a time; save it again with tiles of 256 to 4096 px",
+            f"image {number} states tiles of {tile_width} x {tile_height} px, too large to read one at a time. "
+            "Fix: save it again with tiles of 256 to 4096 px.",
         )
     num_tiles = page.grid_yx[0] * page.grid_yx[1]
     if num_tiles > num_listed:
         raise SlideError(
-            path, f"image {number} lists {num_listed} of its {num_tiles} tiles; copy the file again"
+            path, f"image {number} lists {num_listed} of its {num_tiles} tiles. Fix: copy the file again."
         )
 
 
 def is_tiff(path: Path) -> bool:
-    """Whether the file begins as a TIFF or BigTIFF does."""
+    """Whether the file begins with the magic bytes of TIFF or BigTIFF."""
     with path.open("rb") as file:
         return file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 def _truncated(path: Path, file_size: int, needed: int, what: str) -> SlideError:
     return SlideError(
-        path, f"truncated: {what} ends at byte {needed}, the file has {file_size}; copy or download it again"
+        path,
+        f"truncated: {what} ends at byte {needed}, the file has {file_size}. Fix: copy or download it again.",
     )
 
 
@@ -230,7 +229,9 @@ class _Directory:
         what = f"the image directory at {offset}"
         count = self.number_at(offset, "Q" if self.is_big else "H", what)
         if count > _MAX_TAGS:
-            raise SlideError(self.path, f"damaged: {what} states {count} tags; copy or download it again")
+            raise SlideError(
+                self.path, f"damaged: {what} states {count} tags. Fix: copy or download it again."
+            )
         start = offset + (8 if self.is_big else 2)
         entry_bytes = 20 if self.is_big else 12
         raw = self.bytes_at(start, count * entry_bytes, what)
@@ -239,11 +240,11 @@ class _Directory:
             tag, kind, length = struct.unpack(
                 self.order + "HH" + self.word, raw[position : position + 4 + self.word_bytes]
             )
-            # Of a tag that comes twice the first counts, as in libtiff, which cuCIM and OpenSlide read by.
+            # The first of repeated tags counts, as in libtiff, which cuCIM and OpenSlide use.
             if kind in _KINDS.get(tag, {}) and tag not in tags:
                 inline = raw[position + 4 + self.word_bytes : position + entry_bytes]
                 tags[tag] = self._value(tag, kind, length, inline, f"tag {tag} of {what}")
-            elif tag == _PREDICTOR:  # That it is there counts, whatever it is: see `cucim_backend`.
+            elif tag == _PREDICTOR:  # `cucim_backend` needs the presence of the tag, not its value.
                 tags.setdefault(tag, np.zeros(1, np.int64))
         return tags, self.number_at(start + count * entry_bytes, self.word, what)
 
@@ -253,7 +254,9 @@ class _Directory:
         if tag in _TABLES:
             self.num_listed += length
         if self.num_listed > _MAX_TILES or (tag not in _TABLES and length > _MAX_TEXT_BYTES):
-            raise SlideError(self.path, f"damaged: {what} states {length} values; copy or download it again")
+            raise SlideError(
+                self.path, f"damaged: {what} states {length} values. Fix: copy or download it again."
+            )
         num_bytes = dtype.itemsize * length
         if num_bytes > self.word_bytes:
             inline = self.bytes_at(struct.unpack(self.order + self.word, inline)[0], num_bytes, what)
@@ -265,7 +268,7 @@ def _make_page(tags: Mapping[int, TagValue], page_number: int, sub_pages: tuple[
         return int(tags[tag][0]) if tag in tags and len(tags[tag]) else default
 
     def same(tag: int, default: int) -> int:
-        """What all samples have; 0 where they differ."""
+        """The common value of all samples; 0 if they differ."""
         values = set(tags[tag].tolist()) if tag in tags and len(tags[tag]) else {default}
         return int(values.pop()) if len(values) == 1 else 0
 
@@ -295,7 +298,7 @@ def _make_page(tags: Mapping[int, TagValue], page_number: int, sub_pages: tuple[
 
 
 def _places(values: TagValue) -> NDArray[np.int64]:
-    """Places beyond any file stay beyond it: two of them can be added without running over."""
+    """Offsets as int64, clipped so that adding two of them cannot overflow."""
     return np.minimum(values.astype(np.uint64), 2**62 - 1).astype(np.int64)
 
 

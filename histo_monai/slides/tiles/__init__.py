@@ -1,1 +1,1 @@
-"""The regular cells of a slide: which hold tissue, and their pixels block by block."""
+"""Regular grid of a slide: cells with tissue, and their pixels block by block."""

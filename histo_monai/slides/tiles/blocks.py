@@ -1,4 +1,4 @@
-"""Patches of neighboring cells, read together: where they overlap or share tiles, each tile is decoded once."""
+"""Read patches of neighboring cells together, so that each tile under them is decoded once."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ _MOST_STRIDE_UM = 100_000  # No glass slide is longer.
 
 
 class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
-    """The patches around the middles of cells, a square block of neighbors at a time.
+    """Patches around the centers of grid cells, one square block of neighbors per item.
 
-    All patches of a block lie on one raster of `mpp`, so that a single field holds them. They are what
-    `Slide.read_many` gives for each patch alone: the same bytes where `mpp` is a whole multiple of the level that is
-    read. Elsewhere the field is resampled as one, and in tissue a few pixels may differ by some gray levels.
+    All patches of a block are windows of one field. They equal `Slide.read_many` byte for byte where `mpp` is a whole
+    multiple of the source level. Elsewhere the field is resampled once, and a few tissue pixels differ by some gray
+    levels.
 
-    Memory does not grow with the slide: the field of a block spans at most 4096 x 4096 pixels of the level that is
-    read, and its patches take at most 32 MiB (or the block is a single patch). Pickles without its file handle, so
-    that every reading process opens its own.
+    A block's field spans at most 4096 x 4096 pixels of the source level and its patches at most 32 MiB (or the block is
+    one patch). Pickling drops the file handle; each reading process opens its own.
 
     Args:
-        slide: Open; only its path, levels and resolution are used.
+        slide: Open slide; only its path, levels and resolution are used.
         cells: (row, column), shape (n, 2).
         patch_px: P, side of a patch.
         mpp: Resolution of the patches, µm per px.
 
     Raises:
-        InputError: The step from cell to cell is no whole number of patch pixels.
+        InputError: The stride is no whole number of patch pixels.
         SlideError: The patches are finer than the slide by more than 10 %.
     """
 
@@ -77,25 +76,25 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
         return windows.transpose(1, 2, 0, 3, 4)[rows, columns], numbers
 
     def close(self) -> None:
-        """Close the file, where this process has opened it."""
+        """Close the file if this process opened it."""
         self._pool.close()
 
 
 def whole_stride(stride_um: float, mpp: float) -> int:
-    """The step from cell to cell in patch pixels.
+    """The stride of the grid in patch pixels.
 
     Raises:
-        InputError: It is no whole number of at least 1.
+        InputError: The stride is no whole number of at least 1.
     """
     if not 0 < stride_um <= _MOST_STRIDE_UM:
         raise InputError(
-            f"stride_um {stride_um:g}: expected a positive number of µm, at most {_MOST_STRIDE_UM}"
+            f"stride_um: got {stride_um:g}. Fix: set a positive number of µm, at most {_MOST_STRIDE_UM}."
         )
     stride_px = round(stride_um / mpp)
     if stride_px < 1 or abs(stride_um / mpp - stride_px) > 1e-6:
         better = max(1, stride_px) * mpp
         raise InputError(
-            f"stride_um {stride_um:g} is {stride_um / mpp:g} pixels of {mpp:g} µm; expected a whole number of patch "
-            f"pixels: set stride_um to {better:g}"
+            f"stride_um: {stride_um:g} µm is {stride_um / mpp:g} pixels of {mpp:g} µm, not a whole number. "
+            f"Fix: set stride_um to {better:g}"
         )
     return stride_px

@@ -1,4 +1,4 @@
-"""Regular patches of a slide's tissue, as boxes."""
+"""Boxes of regular patches over a slide's tissue."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ def tile(
     `features` use the same grid.
 
     Args:
-        slide: Open.
         side_px: Side of a patch, px.
         mpp: Resolution of the patches, µm/px.
-        stride_um: From one box to the next, µm; None: side by side.
+        stride_um: Distance between neighboring boxes, µm; None: boxes side by side.
         tissue_mpp: Resolution of the tissue mask, µm/px.
-        min_tissue_fraction: Least tissue in a cell of side `stride_um`, 0..1; at 0 a box still needs some tissue.
+        min_tissue_fraction: Least tissue in a cell of side `stride_um`, 0..1; 0 still requires some tissue.
 
     Raises:
         InputError: A number is out of range.

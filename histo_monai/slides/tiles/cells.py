@@ -1,4 +1,4 @@
-"""Which cells of a slide's grid hold tissue."""
+"""Grid cells of a slide that hold tissue."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CELLS_AT_ONCE = 2**18
 
 
 def slide_grid(slide: Slide, stride_um: float) -> Grid:
-    """The cells of a slide.
+    """The grid of a slide.
 
     Raises:
-        SlideError: They would be too many.
+        SlideError: The grid has too many cells.
     """
     try:
         return Grid(stride_um, slide.mpp, slide.size_yx, slide.bounds_yx)
@@ -27,11 +27,11 @@ def slide_grid(slide: Slide, stride_um: float) -> Grid:
 def tissue_cells(
     slide: Slide, grid: Grid, tissue_mpp: float, min_tissue_fraction: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The cells that hold enough tissue, by exact area; what leaves the slide counts as none.
+    """Cells with enough tissue, by exact area; area outside the slide counts as no tissue.
 
     Args:
-        tissue_mpp: Resolution of the tissue mask, µm per px; a coarser slide is seen at its own.
-        min_tissue_fraction: Least part of a cell that is tissue, 0..1; at 0 some tissue is still asked for.
+        tissue_mpp: Resolution of the tissue mask, µm per px; a coarser slide uses its own.
+        min_tissue_fraction: Least tissue fraction of a cell, 0..1; 0 still requires some tissue.
 
     Returns:
         Cells (row, column), shape (n, 2), int64, row after row, and their tissue fraction, shape (n,), float32, 0..1.
@@ -41,7 +41,7 @@ def tissue_cells(
         SlideError: The slide is damaged.
     """
     if not 0 <= min_tissue_fraction <= 1:
-        raise InputError(f"min_tissue_fraction must lie in 0..1, got {min_tissue_fraction}")
+        raise InputError(f"min_tissue_fraction: got {min_tissue_fraction}. Fix: pass a fraction in 0..1.")
     mask_mpp = max(tissue_mpp, slide.mpp)
     mask = tissue_mask(slide.thumbnail(mask_mpp))
     rows, columns = grid.shape
@@ -62,5 +62,5 @@ def tissue_cells(
 
 
 def _part_inside(grid: Grid, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Part of each cell that lies on the slide, 0..1."""
+    """Fraction of each cell's area on the slide, 0..1."""
     return np.clip(np.array(grid.size_yx) / grid.downsample - cells, 0, 1).prod(axis=1)

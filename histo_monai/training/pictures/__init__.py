@@ -1,1 +1,1 @@
-"""Pictures that trainings leave beside their models; those of results are drawn in `reports`."""
+"""Pictures that trainings save beside their models."""

@@ -1,4 +1,4 @@
-"""Patches side by side in one picture, each with a frame: what the pictures of all trainings are made of."""
+"""Picture of framed patches in rows and columns."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from matplotlib.patches import Rectangle
 
 from histo_monai.utils import escapes
 
-RIGHT, WRONG, PLAIN = "#1a7f37", "#b2182b", "#777777"
+RIGHT, WRONG, NEUTRAL = "#1a7f37", "#b2182b", "#777777"
 
 _GAP, _LINE = 0.06, 0.13
-"""Around a patch, and for a line of words above it; inches."""
+"""Margin around a patch, and height of a text line above it; inches."""
 
 
 class Sheet:
-    """A picture of rows and columns of patches with words above them.
+    """Picture of rows and columns of patches with text above them.
 
-    All lie in one pair of axes: a pair for each patch takes five times as long to draw, and trainings draw after every
-    epoch.
+    All patches use one pair of axes; one pair per patch takes five times as long, after every epoch.
 
     Args:
-        side_in: of a patch, inches of 110 px.
+        side_in: side of a patch, inches of 110 px.
     """
 
     def __init__(self, rows: int, columns: int, *, side_in: float = 1.33, lines: int = 1) -> None:
@@ -43,12 +42,12 @@ class Sheet:
         color: str = "black",
         frame: str | None = None,
     ) -> None:
-        """A patch, pixel by pixel.
+        """Add a patch without resampling.
 
         Args:
             patch: Shape (3, H, W), float, 0..1.
-            words: above it.
-            frame: its color; None: a thin one.
+            words: text above it.
+            frame: color; None: a thin frame.
         """
         left = place[1] * self._width + _GAP
         top = (place[0] + 1) * self._height - _GAP - self._side
@@ -64,7 +63,7 @@ class Sheet:
         self._axes.text(*where, words, ha="center", va="bottom", fontsize=7, color=color)
 
     def pixels(self) -> np.ndarray:
-        """The picture, Shape (H, W, 3), uint8."""
+        """Picture (H, W, 3), uint8."""
         canvas = FigureCanvasAgg(self._figure)
         escapes.figure(self._figure)
         canvas.draw()

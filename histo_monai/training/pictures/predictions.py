@@ -1,4 +1,4 @@
-"""Patches with predictions of them; for TensorBoard and `dvc plots`."""
+"""Pictures of patches with predictions, for TensorBoard and `dvc plots`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from histo_monai.training.pictures.patches import PLAIN, RIGHT, WRONG, Sheet
+from histo_monai.training.pictures.patches import NEUTRAL, RIGHT, WRONG, Sheet
 
 
 def answers(
@@ -17,12 +17,12 @@ def answers(
     num: int = 24,
     columns: int = 8,
 ) -> np.ndarray:
-    """Patches with the true label and the predicted one; a green frame where they agree, a red one where not.
+    """Picture of patches with true and predicted labels; green frame: equal, red: different.
 
     Args:
         patches: Shape (n, 3, H, H), uint8.
-        predictions: Shape (n, K): probabilities of the classes, or the score.
-        classes: names; None for scores, which have no frame of right or wrong.
+        predictions: Shape (n, K): class probabilities, or the score.
+        classes: names; None for scores, which have no colored frame.
 
     Returns:
         Shape (H, W, 3), uint8.
@@ -33,14 +33,14 @@ def answers(
         predicted = _in_words(predictions[i], classes)
         patch, place = patches[i] / 255, divmod(i, columns)
         if classes is None:
-            sheet.show(place, patch, f"is {targets[i]:.2f}\nsaid {predicted}")
+            sheet.show(place, patch, f"true {targets[i]:.2f}\npredicted {predicted}")
             continue
         true = _short(classes[int(targets[i])])
         right = int(np.argmax(predictions[i])) == int(targets[i])
         sheet.show(
             place,
             patch,
-            f"is {true}\nsaid {predicted}",
+            f"true {true}\npredicted {predicted}",
             color="black" if right else WRONG,
             frame=RIGHT if right else WRONG,
         )
@@ -54,26 +54,26 @@ def weak_and_strong(
     student: np.ndarray,
     classes: list[str] | None,
 ) -> np.ndarray:
-    """Pairs of views: above what the teacher saw and predicted, below what the student saw and predicted.
+    """Picture of view pairs: above, weak views with the teacher's predictions; below, strong views with the student's.
 
     Args:
         weak: Shape (n, 3, P, P), float32, 0..1.
-        strong: of the same images.
+        strong: views of the images in `weak`.
         teacher: predictions of the weak views, Shape (n, K).
         student: predictions of the strong views, Shape (n, K).
         classes: names; None for scores.
 
     Returns:
-        Shape (H, W, 3), uint8; green frames where the two agree on the class, red ones where not.
+        Shape (H, W, 3), uint8; green frames where both agree on the class, red where not.
     """
     sheet = Sheet(2, max(len(weak), 2), lines=2)
     for i in range(len(weak)):
         agree = int(np.argmax(teacher[i])) == int(np.argmax(student[i]))
-        color = PLAIN if classes is None else RIGHT if agree else WRONG
-        for row, (who, views, predictions) in enumerate(
+        color = NEUTRAL if classes is None else RIGHT if agree else WRONG
+        for row, (name, views, predictions) in enumerate(
             (("teacher", weak, teacher), ("student", strong, student))
         ):
-            sheet.show((row, i), views[i], f"{who}\n{_in_words(predictions[i], classes)}", frame=color)
+            sheet.show((row, i), views[i], f"{name}\n{_in_words(predictions[i], classes)}", frame=color)
     return sheet.pixels()
 
 

@@ -1,1 +1,1 @@
-"""Augmentation operations: one class each, with its parameters, its draw and its executions by OpenCV and by torch."""
+"""Augmentation operations: one class each, with parameters, sampling, and execution by OpenCV and torch."""

@@ -16,12 +16,12 @@ from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip_at_o
 
 @dataclass(frozen=True)
 class Blur(Photometric):
-    """Blurs with a symmetric separable kernel; the border is mirrored, the edge not repeated.
+    """Gaussian blur with a separable kernel; the border is mirrored without repeating the edge.
 
     Args:
-        kernel: Side of the kernel, odd, in its own pixels.
-        kernel_px: Pixels of the view in a pixel of the kernel: 1 blurs alike at any magnification; a kernel meant at
-            0.25 µm/px has 0.25 / mpp of them in views of mpp, which is the same blur in µm.
+        kernel: Side of the kernel, odd, in kernel pixels.
+        kernel_px: View pixels per kernel pixel: 1 blurs alike at any magnification; 0.25 / mpp gives a kernel defined
+            at 0.25 µm/px the same width in µm in views of any mpp.
 
     Raises:
         ValueError: `kernel_px` is not positive.
@@ -37,11 +37,11 @@ class Blur(Photometric):
 
     @property
     def min_size_px(self) -> int:
-        """See `Operation.min_size_px`: the border is mirrored as far as the kernel reaches."""
+        """Smallest side of a view: the border is mirrored over the kernel's radius."""
         return kernel_radius(self._max_kernel, self.kernel_px) + 1
 
     def draw(self, source: Source) -> torch.Tensor:
-        """Columns: the right half of the kernel (`gaussian_weights`)."""
+        """Right half of the kernel (`gaussian_weights`)."""
         return gaussian_weights(self.kernel.draw(source), self._max_kernel, self.kernel_px)
 
     @property
@@ -50,7 +50,7 @@ class Blur(Photometric):
 
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:
-        """See `Photometric.with_opencv`."""
+        """Blur one patch on the CPU (`Photometric.with_opencv`)."""
         half = parameters[: len(parameters) - _zeros_at_end(parameters)]
         if len(half) == 1:
             return
@@ -58,12 +58,12 @@ class Blur(Photometric):
         border = cv2.BORDER_REFLECT_101
         cv2.sepFilter2D(buffers.pixels, -1, kernel, kernel, dst=buffers.spare, borderType=border)
         buffers.swap()
-        # Rounded weights may sum to a little over one.
+        # Rounded weights may sum to slightly more than one.
         clip_at_one(buffers.pixels)
 
     @staticmethod
     def with_torch(images: torch.Tensor, parameters: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
-        """See `Photometric.with_torch`."""
+        """The blurred batch (`Photometric.with_torch`)."""
         radius = parameters.shape[1] - 1
         padded = F.pad(images, (radius, radius, radius, radius), mode="reflect")
         blurred = _blur_along(_blur_along(padded, parameters, radius, dim=3), parameters, radius, dim=2)
@@ -80,14 +80,14 @@ def _zeros_at_end(weights: list[float]) -> int:
 def gaussian_weights(kernels: torch.Tensor, max_kernel: int, kernel_px: float = 1.0) -> torch.Tensor:
     """Right halves of normalized Gaussian kernels, from the center outwards.
 
-    The standard deviation follows from the size k as in OpenCV: 0.3 ((k - 1) / 2 - 1) + 0.8 pixels of the kernel.
+    The standard deviation follows OpenCV: 0.3 ((k - 1) / 2 - 1) + 0.8 kernel pixels for size k.
 
     Args:
         kernels: Odd, from 1 to `max_kernel`, shape (...).
         max_kernel: Odd.
 
     Returns:
-        Shape (..., radius + 1), float64, for the `kernel_radius` of the largest; zero beyond each image's own.
+        Shape (..., radius + 1), float64, with the `kernel_radius` of the largest; zero beyond an image's own radius.
     """
     offsets = torch.arange(kernel_radius(max_kernel, kernel_px) + 1, device=kernels.device)
     half = (kernels[..., None].to(torch.float64) - 1) / 2
@@ -98,7 +98,7 @@ def gaussian_weights(kernels: torch.Tensor, max_kernel: int, kernel_px: float = 
 
 
 def kernel_radius(kernel: int, kernel_px: float) -> int:
-    """Pixels of the view on either side of the center that a kernel reaches."""
+    """Radius of a kernel in view pixels."""
     return math.ceil((kernel - 1) / 2 * kernel_px - _ROUNDING)
 
 

@@ -11,15 +11,15 @@ from histo_monai.transforms.draws import Quantity, Source, check_range
 from histo_monai.transforms.operations.base import Photometric, per_image
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip, clip_at_one
 
-# ITU-R BT.601 luma, as torchvision and Pillow turn color into gray.
+# ITU-R BT.601 luma, as in torchvision and Pillow.
 LUMA = (0.299, 0.587, 0.114)
 
 
 @dataclass(frozen=True)
 class BrightnessContrast(Photometric):
-    """Multiplies the image by a factor and clips; then stretches the distance from its mean gray and clips.
+    """Image times brightness, clipped; then distances from its mean gray times contrast, clipped.
 
-    Both as in torchvision and Pillow; a factor of 1 changes nothing, contrast 0 leaves the mean gray.
+    Both as in torchvision and Pillow: a factor of 1 changes nothing, contrast 0 leaves the mean gray.
     """
 
     brightness: Quantity
@@ -31,19 +31,19 @@ class BrightnessContrast(Photometric):
         check_range("contrast", self.contrast.bounds, 0, 2)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """Columns: the factors of brightness and of contrast, not negative."""
+        """Factors of brightness and contrast, not negative."""
         return torch.stack([self.brightness.draw(source), self.contrast.draw(source)], dim=-1)
 
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:
-        """See `Photometric.with_opencv`."""
+        """Change one patch on the CPU (`Photometric.with_opencv`)."""
         pixels = buffers.pixels
         brightness, contrast = parameters
         if brightness > 1:
             pixels *= np.float32(brightness)
             clip_at_one(pixels)
             brightness = 1.0
-        # Darker needs no clipping: brightness and contrast are one straight line.
+        # Darkening needs no clipping, so brightness and contrast are one linear map.
         red, green, blue, _ = cv2.sumElems(pixels)
         gray = brightness * (LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue) / (pixels.size / 3)
         cv2.addWeighted(pixels, contrast * brightness, pixels, 0, gray * (1 - contrast), dst=pixels)
@@ -52,7 +52,7 @@ class BrightnessContrast(Photometric):
 
     @staticmethod
     def with_torch(images: torch.Tensor, parameters: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
-        """See `Photometric.with_torch`."""
+        """The changed batch (`Photometric.with_torch`)."""
         brightness, contrast = parameters.unbind(1)
         brightened = (images * per_image(brightness, 3)).clamp_(0, 1)
         red, green, blue = brightened.mean(dim=(2, 3)).unbind(1)

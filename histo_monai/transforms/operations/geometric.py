@@ -1,4 +1,4 @@
-"""The geometric operations: matrices alone, which are composed into one warp."""
+"""Geometric operations, as matrices that are composed into one warp."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,19 +12,19 @@ from histo_monai.transforms.operations.base import Geometric
 
 @dataclass(frozen=True)
 class Rotate(Geometric):
-    """Turns the picture about its center, counter-clockwise, degrees."""
+    """Rotation about the center, counter-clockwise, degrees."""
 
     degrees: Quantity
     name: ClassVar[str] = "rotate"
 
     def draw(self, source: Source) -> torch.Tensor:
-        """See `Geometric`."""
+        """Rotation matrices, shape (N, S, 3, 3)."""
         return geometry.rotation_matrix(self.degrees.draw(source))
 
 
 @dataclass(frozen=True)
 class Scale(Geometric):
-    """Magnifies the picture about its center: 1.2 enlarges."""
+    """Magnification about the center: 1.2 enlarges."""
 
     factor: Quantity
     name: ClassVar[str] = "scale"
@@ -33,13 +33,13 @@ class Scale(Geometric):
         check_range("scale", self.factor.bounds, 0.01, 100)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """See `Geometric`."""
+        """Scaling matrices, shape (N, S, 3, 3)."""
         return geometry.scale_matrix(self.factor.draw(source))
 
 
 @dataclass(frozen=True)
 class Affine(Geometric):
-    """Turns (degrees), magnifies and then shifts down and to the right (fractions of the side), in this order."""
+    """Rotation (degrees), magnification and shift down and right (fractions of the side), in this order."""
 
     degrees: Quantity
     factor: Quantity
@@ -50,7 +50,7 @@ class Affine(Geometric):
         check_range("affine_scale", self.factor.bounds, 0.01, 100)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """See `Geometric`."""
+        """Affine matrices, shape (N, S, 3, 3)."""
         turn, enlarge = self.degrees.draw(source), self.factor.draw(source)
         shift = geometry.shift_matrix(self.shift.draw(source, 2))
         return geometry.compose([geometry.rotation_matrix(turn), geometry.scale_matrix(enlarge), shift])
@@ -58,7 +58,7 @@ class Affine(Geometric):
 
 @dataclass(frozen=True)
 class Flip(Geometric):
-    """Mirrors left to right, or top to bottom: each patch with probability `prob`. Certainty draws nothing."""
+    """Mirroring left to right, or top to bottom, with probability `prob`; 1 uses no random value."""
 
     prob: float = 1.0
     vertical: bool = False
@@ -68,7 +68,7 @@ class Flip(Geometric):
         check_number("flip prob", self.prob, 0, 1)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """See `Geometric`."""
+        """Flip matrices, shape (N, S, 3, 3)."""
         certain = torch.ones(source.shape, dtype=torch.bool)
         flipped = certain if self.prob == 1 else source.uniform(0, 1) < self.prob
         return geometry.flip_matrix(flipped, vertical=self.vertical)
@@ -76,7 +76,7 @@ class Flip(Geometric):
 
 @dataclass(frozen=True)
 class Crop(Geometric):
-    """Cuts out a box of this fraction of the area, aspect ratio within 3/4-4/3, anywhere, and stretches it."""
+    """Random box of an area fraction, aspect ratio within 3/4-4/3, stretched to the whole."""
 
     area: Quantity
     name: ClassVar[str] = "crop"
@@ -85,6 +85,6 @@ class Crop(Geometric):
         check_range("crop_area", self.area.bounds, 0.01, 1)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """See `Geometric`."""
+        """Crop matrices, shape (N, S, 3, 3)."""
         sides = geometry.crop_sides(self.area.draw(source), source.uniform(-1, 1))
         return geometry.crop_matrix(sides, source.uniform(0, 1, 2))

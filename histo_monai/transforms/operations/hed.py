@@ -17,13 +17,13 @@ from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip_at_o
 # scikit-image's `rgb_from_hed`.
 RGB_FROM_HED = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
 
-# Eight bits cannot tell anything below half a gray level from black: it limits the density to 2.7.
+# 8 bits do not distinguish values below half a gray level from black; this limits the density to 2.7.
 DARKEST = 0.5 / 255
 
 
 @dataclass(frozen=True)
 class Hed(Photometric):
-    """Changes the concentration of each stain by a factor and a shift (Tellez et al.).
+    """Relative and absolute change of each stain's concentration (Tellez et al.).
 
     Values below half a gray level count as half a gray level; densities below 0 are clear glass.
 
@@ -37,16 +37,16 @@ class Hed(Photometric):
     name: ClassVar[str] = "hed"
 
     def draw(self, source: Source) -> torch.Tensor:
-        """Columns: the 9 numbers of the map and the 3 of the offset (`hed_map`)."""
+        """9 numbers of the map and 3 of the offset (`hed_map`)."""
         factors, shifts = self.factor.draw(source, 3), self.shift.draw(source, 3)
         linear, offset = hed_map(factors.flatten(0, 1), shifts.flatten(0, 1))
         return torch.cat([linear.flatten(1), offset.flatten(1)], dim=1).unflatten(0, source.shape)
 
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:
-        """See `Photometric.with_opencv`."""
+        """Change one patch on the CPU (`Photometric.with_opencv`)."""
         linear, offset = np.array(parameters[:9]).reshape(3, 3), np.array(parameters[9:])[:, None]
-        # `hed_map` ends in powers of two, OpenCV has those of e.
+        # `hed_map` uses base 2, OpenCV base e.
         base_e = math.log(2) * np.concatenate([linear, offset], axis=1)
         np.clip(buffers.pixels, DARKEST, 1, out=buffers.pixels)
         cv2.log(buffers.pixels, dst=buffers.pixels)
@@ -57,7 +57,7 @@ class Hed(Photometric):
 
     @staticmethod
     def with_torch(images: torch.Tensor, parameters: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
-        """See `Photometric.with_torch`."""
+        """The changed batch (`Photometric.with_torch`)."""
         linear, offset = parameters.split([9, 3], dim=1)
         logs = images.flatten(2).clamp_min(DARKEST).sub_(1).log1p_()
         mapped = torch.baddbmm(offset[:, :, None], linear.unflatten(1, (3, 3)), logs)

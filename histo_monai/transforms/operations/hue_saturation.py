@@ -17,11 +17,10 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class HueSaturation(Photometric):
-    """Shifts hue and saturation in HSV; value stays.
+    """Shift of hue and saturation in HSV, with constant value.
 
-    Hue turns by a fraction of the full circle. The saturation ratio r is that of Tellez et al. 2019, on
-    whom the paper builds: S' = S (1 + r) for r < 0, so that -1 is gray, and S' = S (1 + r (1 - S)) for r >
-    0, so that +1 still ends within 0..1 and nothing needs clipping.
+    Hue rotates by a fraction of the circle. The saturation ratio r follows Tellez et al. 2019, the paper's source:
+    S' = S (1 + r) for r < 0, so -1 is gray, and S' = S (1 + r (1 - S)) for r > 0, so +1 stays within 0..1.
 
     Args:
         hue: Fraction of a full turn.
@@ -36,14 +35,14 @@ class HueSaturation(Photometric):
         check_range("saturation", self.saturation.bounds, -1, 1)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """Columns: hue, 1 is a full turn; saturation ratio, -1..1."""
+        """Hue in full turns, and saturation ratio, -1..1."""
         return torch.stack([self.hue.draw(source), self.saturation.draw(source)], dim=-1)
 
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:
-        """See `Photometric.with_opencv`."""
+        """Change one patch on the CPU (`Photometric.with_opencv`)."""
         turns, ratio = parameters
-        # OpenCV takes any hue from 0 degrees up, but no negative one. Less saturation is a factor, and rides along.
+        # OpenCV takes no negative hue. Less saturation is a factor, so it fits into the linear map.
         less = 1 + min(ratio, 0)
         linear = np.array([(1, 0, 0, turns % 1 * 360), (0, less, 0, 0), (0, 0, 1, 0)], np.float32)
         cv2.cvtColor(buffers.pixels, cv2.COLOR_RGB2HSV, dst=buffers.spare)

@@ -10,25 +10,24 @@ from histo_monai.transforms.draws import Quantity, Source, check_range
 from histo_monai.transforms.operations.base import Photometric, per_image
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip
 
-# One noise pool serves a batch; smaller ones would overlap too often in batches of small patches.
+# Least pool of noise per batch; smaller ones would overlap too often in batches of small patches.
 MIN_POOL = 1 << 18
 
 
 def pool_length(size_px: int) -> int:
-    """Normals in the pool of a batch: below 2 ** 24 for any patch of up to 2048 px, so that float32 carries offsets."""
+    """Length of a batch's pool of normals: below 2 ** 24 up to 2048 px, so float32 stores offsets exactly."""
     return max(MIN_POOL, 4 * size_px**2)
 
 
 @dataclass(frozen=True)
 class Noise(Photometric):
-    """Adds independent normal values and clips.
+    """Independent normal noise, clipped.
 
-    Fresh normals are the dearest part of a whole augmentation, so a batch shares one pool of them: each image
-    takes a stretch of its own. Within an image all values are independent; two images whose stretches overlap
-    share values at other places.
+    Sampling normals is the most expensive step, so a batch has one pool, from which each image uses a random stretch.
+    Values within an image are independent; images with overlapping stretches have equal values at other places.
 
     Args:
-        sigma: Standard deviation, fraction of full scale; a negative one turns the noise's sign.
+        sigma: Standard deviation, fraction of full scale; a negative one inverts the noise.
     """
 
     sigma: Quantity
@@ -39,7 +38,7 @@ class Noise(Photometric):
         check_range("noise_sigma", self.sigma.bounds, -1, 1)
 
     def draw(self, source: Source) -> torch.Tensor:
-        """Columns: standard deviation; where the image's stretch of the pool begins, a whole number."""
+        """Standard deviation, and start of the image's stretch of the pool, a whole number."""
         sigma = self.sigma.draw(source)
         last = pool_length(source.size_px) - 3 * source.size_px**2
         start = torch.from_numpy(source.random.randint(0, last + 1, source.shape)).to(torch.float64)
@@ -47,7 +46,7 @@ class Noise(Photometric):
 
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:
-        """See `Photometric.with_opencv`."""
+        """Change one patch on the CPU (`Photometric.with_opencv`)."""
         sigma, start = parameters[0], int(parameters[1])
         # The pool is cut into planes, as in `with_torch`.
         planes = normals[start : start + buffers.pixels.size].reshape(3, *buffers.pixels.shape[:2])
@@ -57,7 +56,7 @@ class Noise(Photometric):
 
     @staticmethod
     def with_torch(images: torch.Tensor, parameters: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
-        """See `Photometric.with_torch`."""
+        """The changed batch (`Photometric.with_torch`)."""
         sigmas, starts = parameters.unbind(1)
         noise = (
             normals.unfold(0, images[0].numel(), 1).index_select(0, starts.to(torch.int64)).view_as(images)

@@ -1,1 +1,1 @@
-"""Other people's files: trees and zips, images, tensors, csv."""
+"""Read files of other programs: trees and zips, images, tensors, csv."""

@@ -10,9 +10,9 @@ from histo_monai.utils.storage import check_regular
 
 
 def open_hdf5(path: Path) -> Any:
-    """The `h5py.File`, open for reading.
+    """The open `h5py.File`, for reading.
 
-    HDF5 itself opens whatever a link or a dataset names, even a pipe or a file of another folder.
+    Without this check, HDF5 opens whatever a link or dataset names, even a pipe or a file of another folder.
 
     Raises:
         InputError: The path is no regular file, or the file names other files.
@@ -34,5 +34,7 @@ def open_hdf5(path: Path) -> Any:
         raise OSError(str(error)) from None
     if is_odd:
         file.close()
-        raise InputError(f"{path}: names other files, which are not read; save it as one file (h5repack)")
+        raise InputError(
+            f"{path}: names other files, which are not read. Fix: save it as one file (h5repack)."
+        )
     return file

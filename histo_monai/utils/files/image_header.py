@@ -1,4 +1,4 @@
-"""How large an image says it is, read from its first bytes: before a decoder takes memory for it."""
+"""Size of an image from its header, before a decoder allocates memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHORT, _LONG, _LONG8 = 3, 4, 16
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Height and width that a PNG, JPEG or TIFF (its first page) states; None where it is none of these, or damaged."""
+    """Height and width in the header of a PNG, JPEG or TIFF (first page); None if damaged or another format."""
     for start, read in (
         (b"\x89PNG\r\n\x1a\n", _png),
         (b"\xff\xd8", _jpeg),

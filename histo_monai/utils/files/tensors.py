@@ -1,4 +1,4 @@
-"""Files of published weights -> tensors by name. Reading one never runs code, and never takes more than the file has.
+"""Read tensors by name from weight files, without running code and within the file's own size.
 
 The reader accepts dense CPU tensors of the dtypes in `KINDS`. It copies tensors that share a storage or view a buffer.
 It refuses other tensors and names them: sparse, quantized, nested, complex, float8, and "meta" tensors, which have no
@@ -59,32 +59,30 @@ def check_file(path: Path) -> None:
         InputError: the file is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
     """
     if path.suffix not in (".safetensors", *PICKLED):
-        raise InputError(
-            f"{path}: a file of weights ends in .safetensors ({', '.join(PICKLED)} where it must be)"
-        )
+        raise InputError(f"{path}: no weight file. Fix: use .safetensors ({', '.join(PICKLED)} if you must).")
     try:
         check_regular(path)
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be read ({error.strerror}); put the file of encoder.weights there, or set it to null"
+            f"{path}: cannot be read ({error.strerror}). Fix: put the file of encoder.weights there, or set it to null."
         ) from None
 
 
 def read_tensors(path: Path) -> Tensors:
-    """All tensors of a file of weights, by name; no two share memory.
+    """All tensors of a weight file, by name, in separate memory.
 
     Args:
-        path: `.safetensors`, or one of `PICKLED`, which torch reads without code (`weights_only`), but
-            with the `argparse.Namespace` that many checkpoints hold.
+        path: `.safetensors`, or one of `PICKLED`, which torch reads with `weights_only`; only `argparse.Namespace`,
+            common in checkpoints, is also accepted.
 
     Raises:
-        InputError: see `check_file`; or the file is cut off, holds code, holds no tensors or refused tensors, or
+        InputError: An error of `check_file`; or the file is cut off, contains code, no tensors or refused tensors, or
             unpacks to more bytes than allowed.
     """
     check_file(path)
     tensors = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
     if not tensors:
-        raise InputError(f"{path}: holds no tensors by name; save the state_dict of the network")
+        raise InputError(f"{path}: holds no tensors by name. Fix: save the state_dict of the network.")
     _check_kinds(tensors, path)
     return _apart(tensors)
 
@@ -112,7 +110,7 @@ def _safetensors(path: Path) -> Tensors:
         return safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
         raise InputError(
-            f"{path}: not a whole safetensors file ({one_line(error)}); fetch it again"
+            f"{path}: not a whole safetensors file ({one_line(error)}). Fix: fetch it again."
         ) from None
 
 
@@ -127,12 +125,12 @@ def _pickled(path: Path) -> Tensors:
         code = _GLOBAL.search(str(error))
         if code:
             raise InputError(
-                f"{path}: holds {code[1][:160]} beside its tensors, which is code and is never run; save the "
-                "state_dict alone, as .safetensors, where you trust the file"
+                f"{path}: holds {code[1][:160]} beside its tensors, which is code and is never run. Fix: if you trust "
+                "the file, save its state_dict alone, as .safetensors."
             ) from None
         raise InputError(
-            f"{path}: not a whole file of tensors, or it holds code, which is never run ({one_line(error)}); fetch it "
-            "again, or save its state_dict as .safetensors where you trust it"
+            f"{path}: not a whole file of tensors, or it holds code, which is never run ({one_line(error)}). "
+            "Fix: fetch it again, or save its state_dict as .safetensors if you trust it."
         ) from None
     for _ in _NESTED:
         inner = [key for key in _NESTED if isinstance(content, Mapping) and _is_tree(content.get(key))]
@@ -155,12 +153,14 @@ def _check_unpacked(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise InputError(f"{path}: not a whole file of tensors ({one_line(error)}); fetch it again") from None
+        raise InputError(
+            f"{path}: not a whole file of tensors ({one_line(error)}). Fix: fetch it again."
+        ) from None
     num_bytes, size = sum(member.file_size for member in members), path.stat().st_size
     if num_bytes > size or any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise InputError(
-            f"{path}: a packed archive, whose {size} bytes unpack to {num_bytes}; torch packs nothing: save the "
-            "state_dict again with torch.save"
+            f"{path}: a packed archive, whose {size} bytes unpack to {num_bytes}. Fix: save the state_dict again with "
+            "torch.save, which packs nothing."
         )
 
 
@@ -170,14 +170,14 @@ def _check_kinds(tensors: Tensors, path: Path) -> None:
     if odd:
         more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
         raise InputError(
-            f"{path}: cannot be read: {', '.join(odd[:_SHOWN])}{more}; save dense tensors on the CPU, weights as "
-            "float16, bfloat16, float32 or float64 (to_dense(), dequantize(), float())"
+            f"{path}: cannot be read: {', '.join(odd[:_SHOWN])}{more}. Fix: save dense tensors on the CPU, weights as "
+            "float16, bfloat16, float32 or float64 (to_dense(), dequantize(), float())."
         )
     num_bytes, size = sum(tensor.nbytes for tensor in tensors.values()), path.stat().st_size
     if num_bytes > _MOST_COPIES * size:
         raise InputError(
-            f"{path}: its tensors have {num_bytes} bytes, the file {size}: they repeat what it has; save copies "
-            "(contiguous())"
+            f"{path}: its tensors have {num_bytes} bytes, the file {size}: they repeat data. Fix: save copies "
+            "(contiguous())."
         )
 
 

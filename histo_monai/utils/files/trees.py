@@ -1,6 +1,6 @@
-"""Files of a published tree, unpacked or in its zip: a path goes through a zip as if that were a folder.
+"""Files of a published tree, unpacked or inside its zip: paths treat a zip as a folder.
 
-`raw/kather/NCT-CRC-HE-100K.zip/NCT-CRC-HE-100K/ADI/ADI-AAAFLCLY.tif` is a member of the zip that its middle names.
+`raw/kather/NCT-CRC-HE-100K.zip/NCT-CRC-HE-100K/ADI/ADI-AAAFLCLY.tif` names a member of that zip.
 """
 
 from __future__ import annotations
@@ -24,26 +24,23 @@ from histo_monai.utils.storage.handles import HandlePool
 from histo_monai.utils.storage.reading import check_regular
 
 MAX_BYTES = 2**30
-"""Of a file that is read whole: a table, an annotation or an image; of what is in a zip, unpacked."""
+"""Largest table, annotation or image that is read whole, unpacked bytes."""
 
 MAX_IMAGE_PX = 2**26
-"""Of an image, 8192 × 8192: a patch, not a slide."""
+"""Largest image, 8192 × 8192: a patch, not a slide."""
 
 MAX_ASPECT = 1.1
-"""An image may be this much longer than wide; it is read as a square."""
+"""Largest ratio of an image's sides; it is read as a square."""
 
 IMAGE_SUFFIXES = (".tif", ".tiff", ".png", ".jpg", ".jpeg")
 _ABOUT_DAMAGE = re.compile("libpng error|Corrupt JPEG|Premature end")
-"""What libpng and libjpeg print where they go on with pixels of their own."""
+"""Warnings of libpng and libjpeg when they invent pixels."""
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 class ArchivePool:
-    """Keeps the zips used last open, per process, and never more than a set number; see `HandlePool`.
-
-    A zip that changed on disk is opened anew.
-    """
+    """Open zips, per process; closes the least recently used and reopens a changed zip (`HandlePool`)."""
 
     def __init__(self, max_open: int) -> None:
         self._archives: HandlePool[tuple[str, int, int], zipfile.ZipFile] = HandlePool(max_open)
@@ -52,7 +49,7 @@ class ArchivePool:
         """The open zip.
 
         Raises:
-            InputError: it is not a zip, or a damaged one.
+            InputError: The file is no zip, or a damaged one.
         """
         stat = path.stat()
         try:
@@ -60,37 +57,37 @@ class ArchivePool:
                 (str(path), stat.st_mtime_ns, stat.st_size), lambda: zipfile.ZipFile(path)
             )
         except zipfile.BadZipFile as error:
-            raise InputError(f"{path}: not a whole zip ({error}); copy or download it again") from None
+            raise InputError(f"{path}: not a whole zip ({error}). Fix: copy or download it again.") from None
 
 
 _ARCHIVES = ArchivePool(max_open=8)
 
 
 def find_tree(root: Path, name: str) -> Path:
-    """Where a published folder lies: `root/name`, or `root/name.zip`, whose members may or may not begin with `name/`.
+    """Path of a published folder: `root/name`, or `root/name.zip`, whose members may begin with `name/`.
 
     Raises:
-        InputError: it is not there, or twice: as a folder and as a zip.
+        InputError: The folder is missing, or exists twice, as folder and zip.
     """
     folder, archive = root / name, root / f"{name}.zip"
     if folder.is_dir() and archive.is_file():
-        raise InputError(f"{folder} and {archive}: the same data twice; keep one of them")
+        raise InputError(f"{folder} and {archive}: the same data twice. Fix: remove one of them.")
     if folder.is_dir():
         return folder
     if archive.is_file():
         return archive / name if any(_members(archive, f"{name}/")) else archive
     raise InputError(
-        f"{root}: holds neither {name}/ nor {name}.zip; put the published folder or its zip here"
+        f"{root}: holds neither {name}/ nor {name}.zip. Fix: put the published folder or its zip here."
     )
 
 
 def has_tree(root: Path, name: str) -> bool:
-    """Whether `find_tree` would find something."""
+    """Whether the published folder or its zip exists."""
     return (root / name).is_dir() or (root / f"{name}.zip").is_file()
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file, on disk or in a zip."""
+    """Whether a file exists, on disk or in a zip."""
     archive, member = split_archive(path)
     if archive is None:
         return path.is_file()
@@ -98,10 +95,10 @@ def is_file(path: Path) -> bool:
 
 
 def unpacked_size(path: Path) -> int:
-    """Bytes of a file in a zip, as the zip gives them, before anything is unpacked.
+    """Unpacked bytes of a file in a zip, from the zip's directory.
 
     Raises:
-        InputError: there is no such file in it.
+        InputError: The zip has no such file.
     """
     archive, member = split_archive(path)
     info = _ARCHIVES.get(archive).NameToInfo.get(member) if archive else None
@@ -111,10 +108,10 @@ def unpacked_size(path: Path) -> int:
 
 
 def list_images(folder: Path) -> list[str]:
-    """Images in a folder and in those below it, as paths relative to it with `/`, sorted; hidden files are left out.
+    """Paths of the images in a folder tree, relative with `/`, sorted, without hidden files.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: The folder does not exist.
     """
     archive, member = split_archive(folder)
     if archive is None:
@@ -131,7 +128,7 @@ def list_images(folder: Path) -> list[str]:
 
 
 def list_folders(folder: Path) -> list[str]:
-    """Names of the folders directly below a folder of disk or zip, sorted; hidden ones are left out."""
+    """Names of the folders directly below a folder on disk or in a zip, sorted, without hidden ones."""
     archive, member = split_archive(folder)
     if archive is None:
         folders = {entry.name for entry in os.scandir(folder) if entry.is_dir()}
@@ -146,7 +143,7 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file.
 
     Raises:
-        InputError: there is no such file, it is no plain file, larger than `MAX_BYTES` or damaged; names it.
+        InputError: The file is missing, irregular, larger than `MAX_BYTES` or damaged; the message names it.
     """
     archive, member = split_archive(path)
     try:
@@ -154,7 +151,7 @@ def read_bytes(path: Path) -> bytes:
             _check_num_bytes(path, check_regular(path).st_size)
             return path.read_bytes()
         opened = _ARCHIVES.get(archive)
-        # What a member unpacks to is never more than it states here: zipfile stops there.
+        # zipfile never unpacks more than the stated size.
         _check_num_bytes(path, opened.getinfo(member).file_size)
         return opened.read(member)
     except (FileNotFoundError, NotADirectoryError, KeyError):
@@ -162,38 +159,36 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except _DAMAGED as error:
-        raise InputError(f"{path}: damaged in the zip ({error}); copy or download the zip again") from None
+        raise InputError(
+            f"{path}: damaged in the zip ({error}). Fix: copy or download the zip again."
+        ) from None
 
 
 def _check_num_bytes(path: Path, num: int) -> None:
     if num > MAX_BYTES:
         raise InputError(
-            f"{path}: {num / 2**30:.1f} GiB; no table, annotation or patch is larger than {MAX_BYTES / 2**30:g} GiB"
+            f"{path}: {num / 2**30:.1f} GiB. Fix: use a file of at most {MAX_BYTES / 2**30:g} GiB."
         )
 
 
 def read_image(path: Path) -> NDArray[np.uint8]:
-    """The pixels of a TIFF, PNG or JPEG, on disk or in a zip.
+    """The pixels of a TIFF, PNG or JPEG, on disk or in a zip, shape (H, W, 3), uint8, RGB.
 
-    Gray becomes three equal channels; what is transparent becomes white.
-
-    Returns:
-        Shape (H, W, 3), uint8, RGB.
+    Gray becomes three equal channels; transparent areas become white.
 
     Raises:
-        InputError: there is no such file, it is damaged or no image, has more than `MAX_IMAGE_PX` or more than 8 bits
-            per channel.
+        InputError: The file is missing, damaged or no image, or has more than `MAX_IMAGE_PX` or 8 bits per channel.
     """
     data = read_bytes(path)
     size = image_size(data)
     if size is not None and size[0] * size[1] > MAX_IMAGE_PX:
         raise InputError(
-            f"{path}: {size[0]} × {size[1]} px; a patch has at most {MAX_IMAGE_PX // 2**20} million pixels: "
-            "name a slide in slides.csv, and squares of it"
+            f"{path}: {size[0]} × {size[1]} px; a patch has at most {MAX_IMAGE_PX // 2**20} million pixels. "
+            "Fix: name the slide in slides.csv, and squares of it."
         )
     pixels = None
     if size is not None and _is_whole(data):
-        # What the decoder reports of a damaged file is raised below, in one line.
+        # The decoder's report of damage is raised below, in one line.
         level = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         try:
             with Complaints() as complaints:
@@ -206,15 +201,15 @@ def read_image(path: Path) -> NDArray[np.uint8]:
             cv2.utils.logging.setLogLevel(level)
     if pixels is None:
         raise InputError(
-            f"{path}: damaged, or no image (TIFF, PNG or JPEG are read); copy or download it again"
+            f"{path}: damaged, or no image (TIFF, PNG or JPEG are read). Fix: copy or download it again."
         )
     if pixels.dtype != np.uint8:
-        raise InputError(f"{path}: {pixels.dtype} per channel; save it with 8 bits per channel")
+        raise InputError(f"{path}: {pixels.dtype} per channel. Fix: save it with 8 bits per channel.")
     return _as_rgb(pixels)
 
 
 def _is_whole(data: bytes) -> bool:
-    """False where a PNG has lost its end, of which its decoder would write to the terminal."""
+    """Whether the data are complete; the decoder would print about a PNG without its end."""
     return bool(data) and (not data.startswith(b"\x89PNG") or b"IEND" in data[-64:])
 
 
@@ -228,7 +223,7 @@ def _as_rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def split_archive(path: Path) -> tuple[Path | None, str]:
-    """A path -> the zip it goes through, None where there is none, and the rest of it with `/`."""
+    """The zip in a path (None without one), and the rest of the path with `/`."""
     text = path.as_posix()
     end = text.lower().find(".zip")
     while end >= 0:

@@ -1,1 +1,1 @@
-"""What a process of ours is like: which libraries are quiet, what a fork needs, how it ends."""
+"""Process setup: quiet libraries, forks, memory, logs, and failures of the machine."""

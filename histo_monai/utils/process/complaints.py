@@ -1,8 +1,8 @@
-"""What C libraries print while they decode: the only sign that they give of a damaged tile.
+"""Capture messages of C libraries while they decode: their only sign of a damaged tile.
 
-cuCIM decodes a damaged tile as well as it can, prints a line to the terminal, and returns. The line goes through the
-C library's `stdout` or `stderr`. While something is decoded these two point to a buffer in memory; Python's own
-streams and the process's files stay as they are, so nothing that Python prints meanwhile is lost or mistaken.
+cuCIM decodes a damaged tile as far as possible, prints through the C library's `stdout` or `stderr`, and continues.
+During decoding these two streams point to a buffer in memory. Python's streams and the process's files stay unchanged,
+so Python's own output is neither lost nor mistaken for a complaint.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _UNBUFFERED = 2
 
 
 class _Streams:
-    """The C library's two streams, and the buffer that takes their place."""
+    """The C library's two streams, and the buffer that replaces them."""
 
     def __init__(self) -> None:
         libc: Any = ctypes.CDLL(None)
         self._out, self._err = (ctypes.c_void_p.in_dll(libc, name) for name in ("stdout", "stderr"))
         self._own = self._out.value, self._err.value
         self._buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
-        # Not zero once something was printed: looking here takes a tenth of the time of asking the library.
+        # Not zero after any output: reading it takes a tenth of the time of a library call.
         self._first = ctypes.c_ubyte.from_buffer(self._buffer)
         libc.fmemopen.restype = ctypes.c_void_p
         self._address = libc.fmemopen(self._buffer, ctypes.c_size_t(_BUFFER_BYTES), b"w")
@@ -35,7 +35,7 @@ class _Streams:
         self._num_users, self._lock = 0, threading.Lock()
 
     def begin(self) -> int:
-        """Point the streams to the buffer; returns where in it the caller's part begins."""
+        """Point the streams to the buffer; returns the buffer offset of the caller's part."""
         with self._lock:
             self._num_users += 1
             if self._num_users == 1:
@@ -43,7 +43,7 @@ class _Streams:
             return int(self._tell(self._file)) if self._first.value else 0
 
     def end(self, start: int) -> str:
-        """Point the streams back after the last user; returns what was printed since ``start``."""
+        """The output since ``start``; the last user also restores the streams."""
         with self._lock:
             self._num_users -= 1
             if self._num_users == 0:
@@ -60,12 +60,12 @@ class _Streams:
         return printed.decode("utf-8", "replace")
 
     def restore(self) -> None:
-        """Point the streams to where they pointed before."""
+        """Point the streams back to their originals."""
         self._out.value, self._err.value = self._own
 
 
 class _Process:
-    """This process's streams, made when something is first decoded; a forked child makes its own."""
+    """This process's streams, made at the first decoding; a forked child makes its own."""
 
     lock = threading.Lock()
     streams: _Streams | None = None
@@ -79,7 +79,7 @@ def _streams() -> _Streams:
 
 
 def _forget_in_child() -> None:
-    """A child of a process in which another thread was decoding must not print into a buffer for ever."""
+    """Restore the streams in a child whose parent was decoding in another thread."""
     if _Process.streams is not None:
         _Process.streams.restore()
     _Process.lock, _Process.streams = threading.Lock(), None
@@ -89,13 +89,9 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class Complaints:
-    """Keeps what C libraries print inside a ``with``; `text` holds it afterwards.
+    """Context manager that captures the output of C libraries as `text`: one line, or empty.
 
-    With several threads at a time each has what any of them printed: whoever sees a complaint must look whether it
-    is about what it decoded itself.
-
-    Attributes:
-        text: What was printed, one line; empty where nothing was.
+    With several threads, each captures the output of all, so a caller must check that a complaint is about its data.
     """
 
     text = ""

@@ -1,12 +1,12 @@
-"""What the machine does to a run, in one line with a remedy: memory that ends, processes that are killed or lost."""
+"""Explain failures of the machine in one line with a fix: exhausted memory, killed or lost processes."""
 
 from __future__ import annotations
 
 import re
 
 _FEWER = (
-    "fewer processes (HISTO_MONAI_WORKERS, HISTO_MONAI_CPUS, HISTO_MONAI_RANKS) or a smaller batch_size need less; "
-    "start again to go on after the last finished epoch or slide"
+    "Fix: use fewer processes (HISTO_MONAI_WORKERS, HISTO_MONAI_CPUS, HISTO_MONAI_RANKS) or a smaller batch_size; "
+    "start again to continue after the last finished epoch or slide"
 )
 _ALLOCATION = re.compile(r"DefaultCPUAllocator|not enough memory|[Cc]annot allocate memory|out of memory")
 _DEAD_WORKER = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)")
@@ -22,35 +22,32 @@ _LOST = re.compile(r"closed|reset by peer|broken pipe|remote process exited", re
 
 
 def machine_failure(kind: type[BaseException], message: str) -> str | None:
-    """The sentence for an error that neither the input nor the code caused; None for any other.
+    """One line for a failure of the machine; None for other errors.
 
-    Libraries have no errors of their own for most of these, so some are known by their words.
-
-    Args:
-        message: of the error; may have several lines.
+    Most libraries raise no specific errors here, so some failures are recognized by their message.
     """
     names = {base.__name__ for base in kind.__mro__}
     first = " ".join(message.split())[:200]
     if names & {"MemoryError", "OutOfMemoryError"}:
-        return f"out of memory ({first or 'no more can be had'}); {_FEWER}"
+        return f"out of memory ({first or 'allocation failed'}). {_FEWER}"
     if "BrokenProcessPool" in names:
-        return f"a helping process was killed, mostly for lack of memory; {_FEWER}"
+        return f"a helper process was killed, mostly for lack of memory. {_FEWER}"
     if "ProcessExitedException" in names:
-        return f"a training process was killed ({first}), mostly for lack of memory; {_FEWER}"
+        return f"a training process was killed ({first}), mostly for lack of memory. {_FEWER}"
     return _by_words(message, first) if issubclass(kind, RuntimeError) else None
 
 
 def _by_words(message: str, first: str) -> str | None:
     if _SHARED_MEMORY.search(message):
-        return f"/dev/shm is full ({first}); give the container more (--shm-size), or HISTO_MONAI_WORKERS=0"
+        return f"/dev/shm is full ({first}). Fix: enlarge it (--shm-size), or set HISTO_MONAI_WORKERS=0"
     if _NO_THREAD.search(message):
-        return f"no further thread may be started (`ulimit -v` and `-u` limit memory and processes); {_FEWER}"
+        return f"no further thread may be started (`ulimit -v` and `-u` limit memory and processes). {_FEWER}"
     if _DEAD_WORKER.search(message):
-        return f"a reading process was killed, mostly for lack of memory; {_FEWER}"
+        return f"a reading process was killed, mostly for lack of memory. {_FEWER}"
     if _ALLOCATION.search(message):
-        return f"out of memory ({first}); {_FEWER}"
+        return f"out of memory ({first}). {_FEWER}"
     if _PEERS.search(message) and _TIMEOUT.search(message):
-        return f"another training process did not answer in HISTO_MONAI_TIMEOUT_S ({first}); start again"
+        return f"another training process did not answer in HISTO_MONAI_TIMEOUT_S ({first}). Fix: start again"
     if _PEERS.search(message) and _LOST.search(message):
-        return f"another training process was killed, mostly for lack of memory; {_FEWER}"
+        return f"another training process was killed, mostly for lack of memory. {_FEWER}"
     return None

@@ -1,4 +1,4 @@
-"""Processes that are forked: what libraries need before one, and after."""
+"""Hooks around forks, for OpenCV and the garbage collector."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _threads = 1
 
 @functools.cache
 def end_opencv_threads_before_forks() -> None:
-    """From now on, and once: a child does not have OpenCV's threads, and crashes or hangs when it changes their number.
+    """End OpenCV's threads before every fork: a child without them crashes or hangs when it changes their number.
 
-    Before a fork they end; in the parent OpenCV may start them again afterwards, the child stays with one.
+    The parent may restart them after the fork; the child uses one thread.
     """
     os.register_at_fork(before=_end, after_in_parent=_allow)
 
@@ -32,8 +32,5 @@ def _allow() -> None:
 
 @functools.cache
 def leave_garbage_to_parents() -> None:
-    """From now on, and once: a child never frees what waits in its parent to be found as garbage.
-
-    A CUDA graph that a child frees ends it: CUDA knows no child.
-    """
+    """Freeze the parent's garbage in every forked child: freeing a CUDA graph would end the child."""
     os.register_at_fork(after_in_child=gc.freeze)

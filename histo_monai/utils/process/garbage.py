@@ -1,4 +1,4 @@
-"""The search for garbage spares what the libraries brought along."""
+"""Exclude imported objects from garbage collection."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def lasting() -> Iterator[None]:
-    """What is made here lives as long as the process does: it is never searched for garbage.
+    """Context whose objects live as long as the process and are never searched for garbage.
 
-    A million objects come with torch and MONAI. Searching them again and again while they are imported, and once more
-    at the end, takes as long as a third of all imports, and a forked process would copy them for it. Only the first
-    time in a process: later there is garbage among what would be kept.
+    torch and MONAI create a million objects. Searching them during imports and at exit takes a third of the import
+    time, and makes forked processes copy them. Works once per process: later objects may include garbage.
     """
     is_first = gc.get_freeze_count() == 0
     gc.disable()

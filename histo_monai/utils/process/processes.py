@@ -1,4 +1,4 @@
-"""Many files, several processes or machines, one progress bar; results in the order of the files."""
+"""Map a function over files, in several processes or machines, with one progress bar and in order."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def map_over_processes(
     sizes: Sequence[int] | None = None,
     start: Literal["fork", "spawn"] = "fork",
 ) -> Iterator[Result]:
-    """Call `work` with the first of each column, the second of each, and so on: here or, see `cluster`, elsewhere.
+    """Results of `work` for the i-th entries of all columns, in order, from processes or a `cluster`.
 
     Args:
-        work: a function of a module, or a `partial` of one; gives the same for the same arguments in any process.
-        columns: the arguments, of one length.
-        processes: calls made at the same time; 1 stays in this process.
-        sizes: how many units each call handles; None: one.
-        start: "spawn" where this process has run a network or read a slide before: threads and handles of these do not
-            survive a fork.
+        work: A function of a module, or a `partial` of one; deterministic in any process.
+        columns: Arguments, all of one length.
+        processes: Parallel calls; 1 runs in this process.
+        sizes: Units per call; None: one.
+        start: Use "spawn" after this process ran a network or read a slide: their threads and handles do not survive a
+            fork.
     """
     num = len(columns[0])
     sizes = [1] * num if sizes is None else sizes
@@ -58,9 +58,9 @@ _is_working = _is_stopped = False
 
 
 def _mind_ctrl_c() -> None:
-    """It reaches every process of a terminal: who asked for the work says so, those that work break off in silence.
+    """Handle Ctrl-C, which reaches every process of a terminal: a working process stops silently.
 
-    Who waits for work stays: the others would be ended before they have put away what they had begun to write.
+    An idle process stays: the pool would end the others before they remove unfinished files.
     """
 
     def stop(*_: object) -> None:

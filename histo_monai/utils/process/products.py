@@ -1,4 +1,4 @@
-"""Products of matrices that warn of what is wrong with them, and of nothing else."""
+"""Matrix products without spurious warnings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 def product(a: Any, b: Any) -> Any:
-    """`a @ b`, the same bytes, without the warnings that NumPy makes of flags that mean nothing.
+    """`a @ b`, without NumPy's spurious warnings.
 
-    The libraries below NumPy compute in whole vector registers. On machines with AVX-512 the lanes that hold none of
-    a small matrix may raise the flag "invalid value", and NumPy warns though the product is right. Here the numbers
-    decide: a product that is not finite, of matrices that are, is warned of.
+    Libraries below NumPy compute in whole vector registers. With AVX-512, unused lanes of a small matrix may raise the
+    flag "invalid value", and NumPy warns about a correct product. This function warns only if a product of finite
+    matrices is not finite.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         found = a @ b

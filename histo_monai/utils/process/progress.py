@@ -1,4 +1,4 @@
-"""How far work has come: a bar on a terminal, a line now and then in a log."""
+"""Progress of work: a bar on a terminal, occasional lines in a log."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 from tqdm import tqdm
 
 DELAY_S, INTERVAL_S = 10.0, 30.0
-"""In a log: work that takes less says nothing; a line at most so often."""
+"""In a log: time before the first line, and least time between lines."""
 
 
 def is_watched() -> bool:
-    """Whether somebody sees stderr as it is written."""
+    """Whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
 def say(line: str) -> None:
-    """A line on stdout, above the bars."""
+    """Print a line on stdout, above the bars."""
     tqdm.write(line)
 
 
 def gone_and_left(elapsed_s: float, done: int, total: int) -> str:
-    """ "02:10 gone, 1:05:00 left": what is left if it goes on at this pace; `done` is at least 1."""
+    """Elapsed and remaining time, "02:10 gone, 1:05:00 left"; `done` is at least 1."""
     left_s = elapsed_s / done * (total - done)
     return f"{tqdm.format_interval(elapsed_s)} gone, {tqdm.format_interval(left_s)} left"
 
 
 class _Lines(tqdm):
-    """A line each time, and never a carriage return."""
+    """Progress as separate lines, without carriage returns."""
 
     disable: bool
 
@@ -44,7 +44,7 @@ class _Lines(tqdm):
         return write
 
     def close(self) -> None:
-        """Without a last line: whoever works tells what came of it."""
+        """Close without a last line: the caller reports the result."""
         if not self.disable:
             self.disable = True
             self._decr_instances(self)
@@ -59,13 +59,13 @@ def progress(
     leave: bool = True,
     position: int | None = None,
 ) -> tqdm[Any]:
-    """A bar to go over, or to update by hand.
+    """A progress bar to iterate over, or to update by hand.
 
     Args:
-        over: what is gone over; None: `update` is called.
-        total: how many there are, where `over` has no length.
-        leave: whether the bar stays when all is done.
-        position: line of the terminal, where several bars stand below each other.
+        over: Iterable; None: call `update`.
+        total: Number of units, if `over` has no length.
+        leave: Whether the finished bar stays.
+        position: Terminal line, for several bars.
     """
     if is_watched():
         return tqdm(
@@ -86,7 +86,7 @@ def progress(
 
 
 class Now:
-    """Says whether a line is due: the first after `DELAY_S`, later ones each after `INTERVAL_S`."""
+    """Whether a log line is due: first after `DELAY_S`, then every `INTERVAL_S`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

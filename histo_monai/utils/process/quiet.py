@@ -1,4 +1,4 @@
-"""GPU libraries print warnings where there is no GPU; a user's terminal is no place for them."""
+"""Hide the warnings that GPU libraries print on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def quiet_library() -> Iterator[None]:
-    """Keep what C libraries print away from the terminal and pass it to the log at DEBUG instead."""
+    """Redirect output of C libraries from the terminal to the log at DEBUG."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

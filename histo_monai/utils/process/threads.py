@@ -1,6 +1,6 @@
-"""Regions that several threads of this process decode, in the order asked for: cuCIM decodes without Python's lock.
+"""Decode regions in several threads of this process, in order; cuCIM decodes without Python's lock.
 
-One thread at first, and in every process that is forked: those that read for a training are many already.
+The default is one thread, also in every forked process: a training has many reading processes already.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Place = TypeVar("Place")
 Region = TypeVar("Region")
 
 _AHEAD = 4
-"""Regions that wait to be taken, for each thread."""
+"""Decoded regions in waiting, per thread."""
 
 
 class _Process:
@@ -33,21 +33,17 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def sleep_when_idle() -> None:
-    """From now on torch's threads that have nothing to do sleep after a moment: to be called before torch is imported.
+    """Let idle threads of torch sleep; call it before importing torch.
 
-    GNU's OpenMP lets them look for work for milliseconds, at full load, on cores that processes that
-    read need. What the user has set for it stays.
+    By default, GNU's OpenMP spins for milliseconds at full load on cores that reading processes need. A user's own
+    setting stays.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def decode_with(threads: int) -> None:
-    """From now on this process decodes slides in so many threads; no pixel changes.
-
-    Args:
-        threads: at least 1.
-    """
+    """Set the number of decoding threads of this process, at least 1; pixels do not change."""
     if threads != _Process.num and _Process.pool is not None:
         _Process.pool.shutdown()
         _Process.pool = None
@@ -55,9 +51,9 @@ def decode_with(threads: int) -> None:
 
 
 def in_order(decode: Callable[[Place], Region], places: Sequence[Place]) -> Generator[Region]:
-    """What `decode` gives for each place; a few places ahead of who takes it, never all of them in memory.
+    """Results of `decode` in order, computed a few places ahead to bound memory.
 
-    An error is raised where its region would have come, after the threads have ended.
+    An error is raised at its region's turn, after the threads have ended.
     """
     if _Process.num == 1 or len(places) == 1:
         yield from map(decode, places)

@@ -1,4 +1,4 @@
-"""Settings: what a part of the pipeline lets one choose, as a frozen dataclass beside what it sets.
+"""Settings of the pipeline's modules, as frozen dataclasses beside the code that uses them.
 
-`rules` says what a value may be, `reader` turns a tree of plain values into sections, `registry` names the parts.
+`rules` defines valid values, `reader` reads sections from plain values, `registry` names the plug-ins.
 """

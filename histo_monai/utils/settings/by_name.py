@@ -1,4 +1,4 @@
-"""Sections whose values may differ by name: by kind of labels, or by dataset."""
+"""Sections whose values may differ by name: by label kind or dataset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Section = TypeVar("Section")
 
 
 def value_for(value: Any, name: str) -> Any:
-    """The value of a name: of a mapping its entry, else the value itself."""
+    """The entry of a mapping for a name, or the value itself."""
     return value[name] if isinstance(value, Mapping) else value
 
 

@@ -1,4 +1,4 @@
-"""Methods of a project: a file each below `own_methods/`, loaded by name as the methods of the package are."""
+"""Methods of a project: one file each in `own_methods/`, loaded by name like the package's methods."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class OwnMethods:
-    """Methods of one kind that a project brings.
+    """Methods of one kind in a project.
 
     Attributes:
-        package: of the methods of the same kind; its last name is the name of the folder below `own_methods/`.
-        settings: class of `<package>.settings` that the settings of each method inherit.
+        package: Package of that kind of methods; its last name is the folder below `own_methods/`.
+        settings: Class of `<package>.settings` that each method's settings inherit.
     """
 
     package: str
@@ -32,7 +32,7 @@ class OwnMethods:
 
     @property
     def folder(self) -> Path:
-        """Where the files lie, relative to the project."""
+        """Folder of the files, relative to the project."""
         return Path(OWN_METHODS, self.package.rpartition(".")[2])
 
     def path(self, name: str) -> Path:

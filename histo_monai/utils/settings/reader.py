@@ -1,4 +1,4 @@
-"""A tree of plain values -> a section, every value checked; whatever is wrong is one line that names the key."""
+"""Read and check a section of settings; each error is one line that names the key."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 2, 10, 80, 
 
 
 class ParamsError(InputError):
-    """A params file that cannot be used: one line that names the key and what it should hold."""
+    """A params file is unusable: one line with the key and the expected value."""
 
 
 def read_section(cls: Any, tree: object, where: str) -> Any:
-    """The section of class `cls` that a tree holds; `where` is its dotted name, empty for the whole file.
+    """A section of class `cls` from a tree of plain values; `where` is its dotted name, empty for the whole file.
 
     Raises:
-        ParamsError: a key is unknown or missing, or its value is not what the annotation of the field asks for.
+        ParamsError: A key is unknown or missing, or a value contradicts the field's annotation.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     beside = {key: rule for key, hint in hints.items() if (rule := _beside(hint)) is not None}
@@ -46,7 +46,7 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
 
 
 def as_tree(value: Any) -> Any:
-    """A section as the file has it: `read_section` the other way round. Sections are dicts, lists stay tuples."""
+    """A section as plain values, the inverse of `read_section`; lists stay tuples."""
     if isinstance(value, SectionByName):
         value = value.values
     if isinstance(value, Mapping):
@@ -62,7 +62,7 @@ def as_tree(value: Any) -> Any:
 
 
 def _with_keys(tree: object, where: str, hints: Mapping[str, Any], optional: list[str]) -> Mapping[str, Any]:
-    """The tree, which has all keys of `hints`, and no others but `optional` ones."""
+    """The tree, checked to have all keys of `hints` and no others but `optional` ones."""
     if not isinstance(tree, Mapping):
         raise ParamsError(f"{where or 'the file'}: expected a section with keys, got {_show(tree)}")
     for key in tree:
@@ -174,7 +174,7 @@ def _scalar(hint: type, value: Any, where: str, expected: str) -> Any:
         except OverflowError:
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}") from None
     if hint is float and isinstance(value, str):
-        # What reads YAML 1.1 takes 1e-4 for text, and writes it back in quotes.
+        # YAML 1.1 readers take 1e-4 for text and write it back in quotes.
         if not _SCIENTIFIC.fullmatch(value):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
         value = float(value)

@@ -1,4 +1,4 @@
-"""What params can set of a training of a whole network that is counted in steps of its optimizer."""
+"""Settings of trainings of a whole network, counted in optimizer steps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Annotated, Literal, get_args
 from histo_monai.utils.settings.rules import ByName, Count, CountOrZero, Fraction, Positive, Range, Unique
 
 LabelKind = Literal["two_classes", "many_classes", "scores"]
-"""What is learned. Values of a recipe may differ by kind: two classes, nine and scores need others."""
+"""Kind of labels; recipe values may differ between two classes, many classes and scores."""
 LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
 FractionByKind = Annotated[float | Mapping[str, float], ByName(Fraction, LABEL_KINDS)]
-"""0..1 for all kinds of labels, or for each."""
+"""0..1, one value or one per label kind."""
 
 
 def label_kind(classes: Sequence[str] | None) -> LabelKind:
-    """That of a task with these classes; None: scores. A single class counts as two, of which one is unseen."""
+    """Label kind of a task with these classes; None: scores. A single class counts as two."""
     if classes is None:
         return "scores"
     return "many_classes" if len(classes) > 2 else "two_classes"
@@ -25,22 +25,20 @@ def label_kind(classes: Sequence[str] | None) -> LabelKind:
 
 @dataclass(frozen=True)
 class Recipe:
-    """AdamW, its rate up a line and down a cosine; the average of the weights predicts.
+    """Settings of AdamW with linear warmup and cosine decay; the average of the weights predicts.
 
     Attributes:
-        epochs: after each of which is validated and noted.
-        steps_per_epoch: of the optimizer, however many labels there are.
-        batch_size: labeled images of a step.
-        lr: learning rate of the head, at its highest.
-        backbone_lr_factor: that of the trunk, in parts of the head's; at 0 only its batch-norm statistics move.
-        weight_decay: of AdamW.
-        warmup: part of all steps in which the rate rises.
-        ema_decay: of the average of weights; 0: the last weights predict.
-        unaugmented_fraction: labeled views that are not augmented, 0..1: what is predicted later is not augmented
-            either.
-        stain_jitter: largest change of the stains of the others, see `transforms.supervised.stains`; 0: geometry alone.
-        batchnorm_patches: training patches, not augmented, whose labels are not looked at, that the statistics of
-            batch-norms are taken from at the end; 0: those that training met stay.
+        epochs: Number of epochs; each ends with validation.
+        steps_per_epoch: Optimizer steps, independent of the number of labels.
+        batch_size: Labeled images per step.
+        lr: Peak learning rate of the head.
+        backbone_lr_factor: Learning rate of the trunk divided by the head's; 0: only batch-norm statistics change.
+        warmup: Fraction of all steps with a rising rate.
+        ema_decay: Decay of the average of weights; 0: the last weights predict.
+        unaugmented_fraction: Fraction of labeled views without augmentation, as in prediction, 0..1.
+        stain_jitter: Largest stain change of the other views (`transforms.supervised.stains`); 0: geometry alone.
+        batchnorm_patches: Unaugmented training patches for the final batch-norm statistics, without their labels; 0:
+            statistics of the training.
     """
 
     epochs: Count
@@ -58,14 +56,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class TeachingRecipe(Recipe):
-    """As `Recipe`, of students.
+    """Recipe of semi-supervised methods.
 
     Attributes:
-        match_class_proportions: the student calls as many of the patches of `batchnorm_patches` each class as the model
-            that it came from, or its scores have the same mean and spread; see
-            `semisupervised.teaching.class_proportions`.
-        interpolation_weights: weights of the model that it came from in the student's own, 0..1; of several, held-out
-            labels select one, see `training.interpolation`.
+        match_class_proportions: Give the student the teacher's class proportions, or the teacher's mean and spread of
+            scores, on `batchnorm_patches` (`semisupervised.teaching.class_proportions`).
+        interpolation_weights: Weights of the initial model in the student, 0..1; of several, held-out labels select one
+            (`training.interpolation`).
     """
 
     match_class_proportions: bool

@@ -1,4 +1,4 @@
-"""Parts by name: a method, a dataset or an encoder is one file and one line in a registry."""
+"""Registries of plug-ins: a method, dataset or encoder is one file and one line in a registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from histo_monai.utils.settings.own_methods import OwnMethods
 
 
 def loaded(part: Any) -> Any:
-    """The part that "module:name" names; any other is given back as it is."""
+    """The object that "module:name" names; other objects unchanged."""
     if not isinstance(part, str):
         return part
     module, _, attribute = part.partition(":")
@@ -20,11 +20,11 @@ def loaded(part: Any) -> Any:
 
 
 class Part(NamedTuple):
-    """Where a part lies; nothing of it is imported before it is asked for.
+    """Location of a plug-in, imported on request.
 
     Attributes:
-        source: "module:name" of the part.
-        settings: "module:name" of its `Settings`, in a file that imports little, so that params are read at once.
+        source: "module:name" of the plug-in.
+        settings: "module:name" of its `Settings`, in a file with few imports, so that reading params is fast.
     """
 
     source: str
@@ -32,15 +32,15 @@ class Part(NamedTuple):
 
 
 class Registry(MutableMapping[str, Any]):
-    """Name -> part, in the order of registration. A part given as "module:name" is imported when it is asked for.
+    """Name -> plug-in, in the order of registration; "module:name" is imported on request.
 
-    So that reading `params.yaml`, which names parts, imports none that it does not use:
+    So reading `params.yaml` imports no unused plug-in:
 
         METHODS = Registry.of_package("histo_monai.semisupervised", "MethodSettings", paper="Paper")
         METHODS["mine"] = Mine  # from anywhere, before the stage runs
 
     Args:
-        parts: by name: the part itself, "module:name", or a `Part`.
+        parts: By name: the plug-in, "module:name", or a `Part`.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -49,12 +49,12 @@ class Registry(MutableMapping[str, Any]):
 
     @classmethod
     def of_package(cls, package: str, settings: str, /, **classes: str) -> Registry:
-        """Methods of a package, a file each, and those of the project's folder `own_methods/`.
+        """Registry of a package's methods, one file each, and of the project's `own_methods/`.
 
         Args:
-            package: method `name` is class `C` of `package.name`; its settings are class `CSettings` of
+            package: Method `name` is class `C` of `package.name`; its settings are class `CSettings` of
                 `package.settings`.
-            settings: class of `package.settings` that all settings inherit.
+            settings: Base class of all settings, in `package.settings`.
             classes: `name="C"` of each method of the package.
         """
         methods = cls(
@@ -67,11 +67,11 @@ class Registry(MutableMapping[str, Any]):
         return methods
 
     def own_files(self, name: str) -> list[Path]:
-        """The file of a method of the project; empty for a method of the package."""
+        """The file of a project's own method; empty for a method of the package."""
         return [] if self._own is None or name in self._parts else [self._own.path(name)]
 
     def module(self, name: str) -> str:
-        """Dotted name of the module that holds a part, which is not imported."""
+        """Dotted name of a plug-in's module, without importing it."""
         if self._own is not None and name in self._own_names():
             return self._own.module(name)
         part = self._parts[name]
@@ -97,7 +97,7 @@ class Registry(MutableMapping[str, Any]):
         return part
 
     def settings(self, name: str, attribute: str = "Settings") -> Any:
-        """The class of a part's settings; imports the part only where no other file holds them."""
+        """Class of a plug-in's settings; imports the plug-in only if they have no file of their own."""
         part = self._parts.get(name)
         if isinstance(part, Part) and attribute == "Settings":
             return loaded(part.settings)

@@ -1,4 +1,4 @@
-"""What a value of params may be: kinds and ranges, for the annotations of the sections."""
+"""Types and ranges of params values, for annotations of sections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Unique:
-    """A list without an entry twice; with `at_least` so many."""
+    """A list without repeated entries, with at least `at_least` entries."""
 
     at_least: int = 1
 
@@ -53,7 +53,7 @@ class Ascending:
 
 @dataclass(frozen=True)
 class NamedIn:
-    """The name of a part in a registry; of one whose attribute `with_` is not None, where that is given."""
+    """The name of a plug-in in a registry, optionally of one whose attribute `with_` is not None."""
 
     registry: Registry
     with_: str = ""
@@ -64,7 +64,7 @@ class NamedIn:
         return not self.with_ or getattr(self.registry[name], self.with_) is not None
 
     def names(self) -> list[str]:
-        """Parts that may be named."""
+        """Valid names."""
         return [name for name in self.registry if name in self]
 
     def __str__(self) -> str:
@@ -73,13 +73,12 @@ class NamedIn:
 
 @dataclass(frozen=True)
 class SectionsOf:
-    """Settings of parts in a registry, by name: each is what the part's attribute `settings` says.
+    """Settings of a registry's plug-ins, by name.
 
     Attributes:
-        registry: of the parts.
-        settings: attribute of a part that holds a frozen dataclass; None there: it has no section of this kind.
-        each: the dataclass, where it is the same for every part; `settings` then says only which have a section.
-        beside: the sections stand beside the other fields of their own section, not in one of their name.
+        settings: Attribute of a plug-in with its settings dataclass; None: no section.
+        each: One dataclass for every plug-in; `settings` then only selects the plug-ins with a section.
+        beside: The sections are siblings of the other fields, not nested under the field's name.
     """
 
     registry: Registry
@@ -88,14 +87,14 @@ class SectionsOf:
     beside: bool = False
 
     def section(self, name: str) -> type | None:
-        """The dataclass of a part's section; None where no part of the name has one."""
+        """Dataclass of a plug-in's section; None without one."""
         if name not in self.registry:
             return None
         own: type | None = self.registry.settings(name, self.settings)
         return None if own is None else self.each or own
 
     def names(self) -> list[str]:
-        """Parts that have a section."""
+        """Plug-ins with a section."""
         if self.settings == "Settings":  # which every part has: none needs to be imported
             return list(self.registry)
         return [name for name in self.registry if self.section(name) is not None]
@@ -109,8 +108,8 @@ class ByName:
     """One value for all names, or a mapping of names to values.
 
     Attributes:
-        hint: annotation of the value; for a dataclass each of its fields may be such a mapping.
-        known: names that a mapping may have, in order; of parts in a registry a mapping may leave some out.
+        hint: Annotation of the value; each field of a dataclass may be such a mapping.
+        known: Valid names in order; a mapping may omit names of a registry.
     """
 
     hint: Any
@@ -130,7 +129,7 @@ class ByName:
 
 @dataclass(frozen=True)
 class NumberOf:
-    """A list of so many entries."""
+    """A list of `count` entries."""
 
     count: int
 

@@ -1,4 +1,4 @@
-"""Files on disk: written whole or not at all, by one process at a time, under safe names, and known again."""
+"""Files on disk: atomic writes by one process at a time, safe names, and identities."""
 
 from histo_monai.utils.storage.atomic import check_replaceable, whole_file, whole_folder, write_json
 from histo_monai.utils.storage.claim import claim, claim_users_folder

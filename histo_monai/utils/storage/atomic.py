@@ -1,4 +1,4 @@
-"""One way to write: to a draft beside the target, which then takes its place in one step."""
+"""Atomic writes: to a draft beside the target, which replaces the target in one step."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from histo_monai.utils.storage.errors import OutputError, check_room, disk_full_
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
-"""An escaped character, such as a space, in that file."""
+"""An escaped character in that file, such as a space."""
 
 
 @contextmanager
 def whole_file(path: Path, needed: int | None = None) -> Iterator[Path]:
-    """Yield the path of a draft, to be written by the block, that becomes `path` when the block ends well.
+    """Yield a draft's path for the block to write; the draft replaces `path` when the block succeeds.
 
-    On an error the draft is gone and `path` is what it was. The draft has the suffix of `path`, so that libraries which
-    choose the format by it may write it. Missing folders are made.
+    An error deletes the draft and leaves `path` unchanged. The draft has the suffix of `path`, which selects the format
+    in some libraries. Missing folders are created.
 
     Args:
-        path: What is to be written; replaced where it is there already.
-        needed: Bytes that it takes, for the message where the disk is full.
+        needed: Expected bytes, for the message if the disk is full.
 
     Raises:
-        DiskFullError: There is no room.
+        DiskFullError: The disk is full.
     """
     draft = path.with_name(f".{path.stem}.draft{path.suffix}")
     try:

@@ -1,1 +1,1 @@
-"""From maps to the diagnosis of slides: detections, lesions that they hit, features, a classifier, how good it is."""
+"""Slide diagnosis from maps: detections, lesion matches, features, classifier, metrics."""

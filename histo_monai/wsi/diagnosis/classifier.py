@@ -1,4 +1,4 @@
-"""Slide features -> diagnosis: a support vector machine that learns from a handful of slides."""
+"""Support vector machine from slide features to a diagnosis."""
 
 from __future__ import annotations
 
@@ -30,20 +30,18 @@ _KIND = "slide classifier"
 
 @dataclass(frozen=True)
 class SlideClassifier:
-    """A support vector machine on scaled features (scikit-learn's SVC; both classes weigh alike).
+    """Support vector machine on scaled features (scikit-learn's SVC with balanced classes).
 
-    Features are clipped to the range of the training slides first: a metastasis larger than any of them counts like
-    the largest, and is not a stranger to an RBF kernel; a feature that is constant in training says nothing. Then they
-    are scaled to mean 0 and standard deviation 1 over the training slides.
+    Features are clipped to the range of the training slides: an RBF kernel treats larger values as unlike any training
+    slide. Then they are scaled to mean 0 and standard deviation 1; a constant feature has no effect.
 
     Attributes:
-        features: names, in the order of the columns below.
-        arrays: `low`, `high`, `mean`, `scale`, each (F,); `support_vectors` (M, F), scaled; `weights` (M,), with sign;
+        features: names, in column order.
+        arrays: `low`, `high`, `mean`, `scale`, each (F,); `support_vectors` (M, F), scaled; `weights` (M,), signed;
             `intercept` (1,); all float64.
-        kernel: "linear": the scalar product; "rbf": exp(-gamma × squared distance).
-        chosen: "C", and "gamma" where the kernel is RBF.
-        cv_auc: AUC of the chosen setting on slides of held-out training patients: the best of several, hence somewhat
-            too good; NaN where nothing was chosen, since a class had fewer than two patients.
+        kernel: "linear": scalar product; "rbf": exp(-gamma × squared distance).
+        chosen: selected "C", and "gamma" of an RBF kernel.
+        cv_auc: cross-validated AUC of the selected setting, optimistic as the best of several; NaN without selection.
     """
 
     features: tuple[str, ...]
@@ -59,32 +57,29 @@ class SlideClassifier:
         labels: ArrayLike,
         *,
         kernel: Kernel,
-        C: Sequence[float],  # noqa: N803  the field's letter
+        C: Sequence[float],  # noqa: N803  the SVM's usual symbol
         gamma: Sequence[float],
         folds: int,
         seed: int,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Choose C and gamma by stratified cross-validation, patients apart, then learn from all of these slides.
+        """Select C and gamma by cross-validation (stratified, by patient), then train on all slides.
 
-        A setting is worth the part of all pairs of a tumor and a normal slide of the same held-out fold that it puts
-        in the right order, ties counting half: the mean AUC of the folds. Scores of different folds come from different
-        machines and are not compared. Scaling is learned anew in every fold. Of settings worth the same, the smallest
-        C is chosen, then the smallest gamma: the smoothest. With fewer than two patients of a class nothing can be held
-        out, and the smoothest setting is used.
+        The criterion is the mean AUC over folds; scores of different folds are not compared. Each fold has its own
+        scaling. Ties select the smallest C, then the smallest gamma. With fewer than two patients of a class, the
+        smallest values are used without selection.
 
         Args:
-            features: a row per slide, one column for each feature.
-            labels: Shape (n,), 0 or 1.
-            kernel: "linear" or "rbf".
-            C: penalties to choose from. Beyond 10, a linear kernel takes minutes on hundreds of slides.
-            gamma: of the RBF kernel, to choose from; 1 / F is a middle value. Not used by the linear one.
-            folds: at most, see `patient_folds`.
-            groups: Shape (n,), the patient of each slide, whose slides share a fold; None: each slide has its own.
+            features: one row per slide, one column per feature.
+            labels: (n,), 0 or 1.
+            C: candidates; above 10, a linear kernel takes minutes on hundreds of slides.
+            gamma: candidates of the RBF kernel; 1 / F is a middle value.
+            folds: maximum number.
+            groups: (n,), patient of each slide; None: one slide per patient.
 
         Raises:
-            InputError: a label is not 0 or 1, a class has fewer than two slides, a feature is not finite, the rows
-                differ in number, the kernel is unknown, or nothing is there to choose from.
+            InputError: a label is not 0 or 1, a class has fewer than two slides, a feature is not finite, numbers of
+                rows differ, the kernel is unknown, or a candidate list is empty.
         """
         table, positive = _checked(features), _labels(labels, len(features))
         settings = _settings(kernel, C, gamma)
@@ -100,19 +95,19 @@ class SlideClassifier:
         return cls(tuple(map(str, features.columns)), arrays, kernel, chosen, cv_auc)
 
     def scores(self, features: pd.DataFrame) -> Array:
-        """Signed distance from the border in units of the margin, shape (n,), float64; above 0 is tumor.
+        """Signed distance from the decision boundary in margins, (n,), float64; above 0 is tumor.
 
         Args:
-            features: the columns of the training, in any order, and no others.
+            features: the training columns in any order.
 
         Raises:
-            InputError: a column is missing or foreign, or a value is not finite.
+            InputError: a column is missing or unknown, or a value is not finite.
         """
         odd = sorted(set(self.features) ^ set(features.columns))
         if odd:
             raise InputError(
-                f"slide features differ from the {len(self.features)} learned from, {odd[0]} is missing or foreign; "
-                "make them with the version that made those"
+                f"slide features: {odd[0]} is missing or unknown ({len(self.features)} in training). Fix: "
+                "compute them with the version of the training"
             )
         points = _scaled(self.arrays, _checked(features[list(self.features)]))
         vectors = self.arrays["support_vectors"]
@@ -123,7 +118,7 @@ class SlideClassifier:
         return product(products, self.arrays["weights"]) + self.arrays["intercept"]
 
     def save(self, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
-        """Write safetensors and JSON, see `models.checkpoint.save_model`; where it comes from, if that is given."""
+        """Write safetensors and JSON, with the provenance if given."""
         import torch
 
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
@@ -139,14 +134,14 @@ class SlideClassifier:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what `save` wrote; no code in it is run.
+        """Classifier from the file of `save`; no code in it is run.
 
         Raises:
-            InputError: see `models.checkpoint.load_model`; or it is another kind of model.
+            InputError: the file cannot be read, or holds another kind of model.
         """
         tensors, about = load_model(path)
         if about.get("kind") != _KIND:
-            raise InputError(f"{path}: holds no {_KIND}; expected the file that the aggregate stage writes")
+            raise InputError(f"{path}: no {_KIND}. Fix: give a file of the stage aggregate")
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         cv_auc = math.nan if about["cv_auc"] is None else about["cv_auc"]
         return cls(tuple(about["features"]), arrays, about["kernel"], about["chosen"], cv_auc)
@@ -166,27 +161,19 @@ def permutation_auc(
     folds: int,
     groups: ArrayLike | None = None,
 ) -> Array:
-    """AUCs on the test slides of classifiers that learned from shuffled labels: what the truth must stand out from.
+    """Test AUCs of classifiers trained on shuffled labels, (num,): the permutation control.
 
-    Labels move in whole patients (`shuffled_between_patients`).
-
-    The whole of `SlideClassifier.fit` is repeated, its search too; with one C and one gamma there is none. With labels
-    of no meaning the mean is near 0.5, but a single AUC may be far from it: where features go together, any labels lead
-    to one side or the other of the same axis.
+    Labels move between whole patients (`shuffled_between_patients`), and each repetition runs the full
+    `SlideClassifier.fit`. The mean is near 0.5, but a single AUC may be far from it: with correlated features, any
+    labels lead to one of two directions.
 
     Args:
-        features_train: as in `SlideClassifier.fit`, and so all that is not named here.
-        labels_train: of these slides.
-        features_test: of the test slides.
-        labels_test: of these, not shuffled.
-        seed: of the shufflings and of the folds.
-        groups: of the training slides, see there.
-
-    Returns:
-        Shape (num,).
+        labels_test: true labels, not shuffled.
+        seed: of shuffling and folds.
+        groups: patients of the training slides.
 
     Raises:
-        InputError: see `SlideClassifier.fit` and `SlideClassifier.scores`; or the test slides are of one class.
+        InputError: as in `SlideClassifier.fit` and `SlideClassifier.scores`, or the test slides have one class.
     """
     known, labels = _checked(features_train), _labels(labels_train, len(features_train))
     asked = _checked(features_test[features_train.columns])
@@ -210,14 +197,14 @@ def permutation_auc(
 def _checked(features: pd.DataFrame) -> Array:
     if not features.columns.is_unique:
         twice = features.columns[features.columns.duplicated()][0]
-        raise InputError(f"slide feature {twice} comes twice; expected each once")
+        raise InputError(f"slide features: {twice} is duplicated. Fix: give each column once")
     table = features.to_numpy(np.float64)
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         row, column = bad[0]
         raise InputError(
-            f"slide {features.index[row]}, feature {features.columns[column]} is {table[row, column]}; "
-            "expected a finite number"
+            f"slide {features.index[row]}, feature {features.columns[column]}: {table[row, column]} is not finite. "
+            "Fix: give finite numbers"
         )
     return table
 
@@ -225,26 +212,26 @@ def _checked(features: pd.DataFrame) -> Array:
 def _labels(labels: ArrayLike, num_slides: int) -> NDArray[np.int64]:
     array = np.asarray(labels, np.float64)
     if array.shape != (num_slides,):
-        raise InputError(f"labels have shape {array.shape}; expected one for each of {num_slides} slides")
+        raise InputError(f"labels: shape {array.shape}. Fix: give one label for each of {num_slides} slides")
     if not np.isin(array, (0, 1)).all():
-        raise InputError(f"labels are {sorted(set(array.tolist()))}; expected 0 (normal) and 1 (tumor)")
+        raise InputError(f"labels: {sorted(set(array.tolist()))}. Fix: give 0 (normal) and 1 (tumor)")
     num_tumor = int(array.sum())
     if min(num_tumor, num_slides - num_tumor) < 2:
         raise InputError(
-            f"{num_tumor} tumor and {num_slides - num_tumor} normal slides to learn the diagnosis from; "
-            "expected two of each at least: add slides"
+            f"training slides: {num_tumor} tumor and {num_slides - num_tumor} normal. "
+            "Fix: give at least two of each"
         )
     return array.astype(np.int64)
 
 
 def _settings(kernel: str, penalties: Sequence[float], gammas: Sequence[float]) -> list[dict[str, float]]:
-    """All combinations, the smoothest first; which kernel it is shows by whether there is a gamma."""
+    """All combinations of hyperparameters, smoothest first; an RBF setting has a gamma."""
     if kernel not in get_args(Kernel):
-        raise InputError(f"kernel {kernel!r} is unknown; known: {', '.join(get_args(Kernel))}")
+        raise InputError(f"kernel: {kernel!r} is unknown. Fix: give one of {', '.join(get_args(Kernel))}")
     given = [*penalties, *(gammas if kernel == "rbf" else [1.0])]
     if not penalties or (kernel == "rbf" and not gammas) or not all(0 < v < math.inf for v in given):
         raise InputError(
-            f"C {list(penalties)} and gamma {list(gammas)}: expected positive numbers to choose from"
+            f"C {list(penalties)} and gamma {list(gammas)}: not all positive. Fix: give positive numbers"
         )
     if kernel == "linear":
         return [{"C": float(penalty)} for penalty in sorted(penalties)]
@@ -267,7 +254,7 @@ def _search(
     folds: int,
     seed: int,
 ) -> tuple[dict[str, float], float]:
-    """The setting that orders most pairs rightly, and its AUC; the first and NaN where no patient can be held out."""
+    """Best setting and its cross-validated AUC; the first setting and NaN without held-out patients."""
     splits = patient_folds(positive, patients, folds, seed)
     if not splits:
         return settings[0], math.nan
@@ -281,12 +268,12 @@ def _search(
             scores = _machine(setting).fit(known, positive[train]).decision_function(asked)
             ahead = scores[tumor][:, None] - scores[~tumor]
             won[number] += ((np.sign(ahead) + 1) / 2).sum()
-    best = int(np.argmax(won))  # The first of equals.
+    best = int(np.argmax(won))  # the first of equals
     return settings[best], float(won[best] / pairs)
 
 
 def _scaling(table: Array) -> dict[str, Array]:
-    scaler = StandardScaler().fit(table)  # The scale of a constant feature is 1.
+    scaler = StandardScaler().fit(table)  # the scale of a constant feature is 1
     return {"low": table.min(axis=0), "high": table.max(axis=0), "mean": scaler.mean_, "scale": scaler.scale_}
 
 

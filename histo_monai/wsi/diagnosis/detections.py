@@ -1,4 +1,4 @@
-"""From a map to what is on it: points of detected lesions, and outlines of the area above a threshold."""
+"""Lesion detections (points) and regions above a threshold (outlines) of a map."""
 
 from __future__ import annotations
 
@@ -16,39 +16,36 @@ from histo_monai.utils.process.quiet import quiet_library
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 MEASURES = ("mean probability", "max probability", "area mm^2")
-"""Measurements of a region: over its cells, and how much of the slide they cover."""
+"""Measurements of a region: values of its cells, and its area."""
 
 
 def find_detections(
     heatmap: Heatmap, model: str, *, threshold: float, radius_um: float, smoothing_um: float, label: str
 ) -> list[Point]:
-    """The cells of highest value, none within a radius of a higher one: greedy non-maximum suppression.
+    """Local maxima of the smoothed map as points, highest first: greedy non-maximum suppression as in Camelyon16.
 
-    As in Camelyon16's lesion task: the highest cell of the smoothed map is a detection, all within the radius of it
-    along both axes are put out, and so on while a cell lies above the threshold. Cells that were not looked at count as
-    0 in the smoothing and are never a detection.
+    The highest cell is a detection; cells within the radius along both axes are removed; and so on above the threshold.
+    Unmapped cells count as 0 in the smoothing and are never detections.
 
     Args:
-        model: Whose values.
-        threshold: Of the smoothed map; a detection lies above it.
-        radius_um: Two detections are farther apart than this along at least one axis, but for less than a cell.
-        smoothing_um: Standard deviation of a Gaussian over the map before; 0 for none.
+        model: column of the map.
+        threshold: minimum of the smoothed map, exclusive.
+        radius_um: minimum distance of two detections along at least one axis, rounded to cells.
+        smoothing_um: standard deviation of the Gaussian; 0 for none.
 
     Returns:
-        Highest first; middles of cells in level-0 pixels, with the smoothed map's value as "probability".
+        Cell centers in level-0 pixels, with the smoothed value as "probability".
 
     Raises:
         InputError: threshold is outside 0..1, or a length is negative.
     """
     _check(threshold)
     if not min(radius_um, smoothing_um) >= 0:
-        raise InputError(
-            f"radius_um and smoothing_um must be 0 or more, got {radius_um:g} and {smoothing_um:g}"
-        )
+        raise InputError(f"radius_um, smoothing_um: {radius_um:g}, {smoothing_um:g}. Fix: give 0 or more")
     stride_um = heatmap.grid.stride_um
     raster = heatmap.raster(model)
     seen = ~np.isnan(raster)
-    # Here and not in MONAI, whose filter does nothing to a map without batch and channel (1.6.1).
+    # MONAI's filter (1.6.1) does not change a map without batch and channel.
     smooth = ndimage.gaussian_filter(np.where(seen, raster, 0), smoothing_um / stride_um, mode="constant")
     with quiet_library(), lasting():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
         from monai.transforms import ProbNMS
@@ -62,32 +59,31 @@ def find_detections(
 
 
 def find_regions(heatmap: Heatmap, model: str, *, threshold: float, label: str) -> list[Region]:
-    """Outlines of the cells at or above a threshold, in level-0 pixels, exactly along the edges of the cells.
+    """Outlines of connected cells at or above a threshold, along cell edges, in level-0 pixels.
 
-    Cells belong together that share a side. What the cells of the last row and column cover beyond the slide is cut
-    off.
+    Cells with a common side are connected. Outlines are clipped to the slide.
 
     Args:
-        model: Whose values.
+        model: column of the map.
         threshold: 0..1.
-        label: Of the regions; with their number also their name.
+        label: class of the regions, and with a number their name.
 
     Returns:
-        By highest value and then by area, the greatest first; each with `MEASURES`.
+        Regions with `MEASURES`, by descending maximum, then area.
 
     Raises:
         InputError: threshold is outside 0..1.
     """
     _check(threshold)
     raster = heatmap.raster(model)
-    mask = raster >= threshold  # NaN is not.
+    mask = raster >= threshold  # NaN compares as False
     outlines = mask_regions(mask, heatmap.grid.downsample, label=label)
-    parts, num = ndimage.label(mask)  # Numbered by their first cell, as the outlines are.
+    parts, num = ndimage.label(mask)  # numbered by first cell, like the outlines
     which = np.arange(1, num + 1)
     measures = (
         ndimage.mean(raster, parts, which),
         ndimage.maximum(raster, parts, which),
-        np.round(ndimage.sum_labels(_cell_areas_mm2(heatmap.grid), parts, which), 6),  # To the µm².
+        np.round(ndimage.sum_labels(_cell_areas_mm2(heatmap.grid), parts, which), 6),  # rounded to 1 µm²
     )
     regions = [
         replace(
@@ -102,11 +98,11 @@ def find_regions(heatmap: Heatmap, model: str, *, threshold: float, label: str) 
 
 def _check(threshold: float) -> None:
     if not 0 <= threshold <= 1:
-        raise InputError(f"threshold: expected a probability in 0..1, not {threshold!r}")
+        raise InputError(f"threshold: {threshold!r} is no probability. Fix: give a number in 0..1")
 
 
 def _cell_areas_mm2(grid: Grid) -> NDArray[np.float64]:
-    """What each cell covers of the slide, shape `grid.shape`."""
+    """Slide area of each cell, mm², `grid.shape`."""
     sides = [
         np.diff(np.minimum(np.arange(num + 1) * grid.downsample, size))
         for num, size in zip(grid.shape, grid.size_yx, strict=True)
@@ -115,7 +111,7 @@ def _cell_areas_mm2(grid: Grid) -> NDArray[np.float64]:
 
 
 def _cut(region: Region, size_yx: tuple[int, int]) -> Region:
-    """The region without what lies beyond the slide's lower and right edge; its sides are parallel to these."""
+    """Region clipped at the slide's lower and right edge."""
     return replace(
         region,
         exterior_yx=np.minimum(region.exterior_yx, size_yx),

@@ -1,4 +1,4 @@
-"""Features of slides -> their diagnosis, how good it is, and what it would be without the truth."""
+"""Slide features -> diagnoses, metrics, and the permutation control."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from histo_monai.wsi.diagnosis.classifier import Kernel, SlideClassifier, permut
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 SIZES = ("macro", "micro")
-"""Of the largest metastasis: over 2 mm; over 0.2 and up to 2 mm."""
+"""Sizes of the largest metastasis: macro above 2 mm, micro above 0.2 mm up to 2 mm."""
 
 MAX_PROBABILITY = "max_probability"
-"""The one feature that needs no classifier."""
+"""Feature that is a score without a classifier."""
 BY_SEEN = "score_by_seen"
 
 
 @dataclass(frozen=True)
 class Learning:
-    """How the classifier of slides learns; see `SlideClassifier.fit`."""
+    """Settings of `SlideClassifier.fit`."""
 
     kernel: Kernel
     C: Sequence[float]
@@ -41,21 +41,21 @@ def diagnose(
     learning: Learning,
     groups: NDArray[np.object_],
 ) -> tuple[SlideClassifier, pd.DataFrame]:
-    """Teach a classifier by the slides that are not of the test, and score all slides.
+    """Classifier trained on the slides outside the test split, and scores of all slides.
 
     Args:
-        features: a row per slide: of maps by models that have not trained on the slide.
-        seen: the same, but where a model was trained on a slide, of its own map of it; None where there are none.
-        is_tumor: Shape (n,).
-        split: of each slide; "test" slides teach nothing.
-        groups: Shape (n,), patient of each slide, or the slide itself; a patient's slides share a fold.
+        features: one row per slide, from maps of models not trained on the slide.
+        seen: same rows, from maps of models trained on the slide where available; None without such maps.
+        is_tumor: (n,).
+        split: of each slide; "test" slides are not used in training.
+        groups: (n,), patient of each slide, or the slide itself.
 
     Returns:
-        The classifier; and for every slide its `score`, the highest value on the map (`max_probability`), and, with
-        `seen` maps, what a classifier taught by them says (`score_by_seen`), which is what the folds spare us.
+        The classifier; and per slide `score`, `max_probability` (maximum of the map), and with `seen` maps
+        `score_by_seen` (score of a classifier trained on `seen`).
 
     Raises:
-        InputError: see `SlideClassifier.fit`.
+        InputError: as in `SlideClassifier.fit`.
     """
     teaches = (split != "test").to_numpy()
     settings = asdict(learning) | {"groups": groups[teaches]}
@@ -76,10 +76,10 @@ def shuffled_control(
     groups: NDArray[np.object_],
     num: int,
 ) -> Estimate:
-    """AUC on the test slides of classifiers taught by shuffled labels: the mean, and the middle 95 % of them.
+    """Test AUC of classifiers trained on shuffled labels: mean and central 95 %.
 
-    Labels move between patients; `groups` are those of all slides. The control has no bearing on the uncertainty of an
-    AUC; it shows what the same machinery finds where there is nothing.
+    Labels move between patients (`groups`, of all slides). The interval is no uncertainty of an AUC; it shows the
+    result of the method without information.
     """
     test = (split == "test").to_numpy()
     aucs = permutation_auc(
@@ -98,17 +98,17 @@ def shuffled_control(
 def slide_estimates(
     is_tumor: NDArray[np.bool_], sizes: pd.Series, scores: pd.DataFrame, groups: NDArray[np.object_]
 ) -> dict[str, Estimate]:
-    """AUCs of test slides with DeLong's intervals by patient; those of a size are against all normal slides.
+    """AUCs of test slides with DeLong intervals by patient; AUCs by size compare with all normal slides.
 
     Args:
-        is_tumor: Shape (n,).
-        sizes: of the largest metastasis, see `SIZES`.
+        is_tumor: (n,).
+        sizes: of the largest metastasis, as in `SIZES`.
         scores: columns of `diagnose`.
-        groups: Shape (n,), patient of each slide, or the slide itself.
+        groups: (n,), patient of each slide, or the slide itself.
 
     Returns:
-        `slide_auc`, `slide_auc_macro` and `slide_auc_micro` where there are such slides, `slide_auc_by_seen` where
-        there are such maps, `slide_auc_max_probability`.
+        `slide_auc` and `slide_auc_max_probability`; `slide_auc_macro`, `slide_auc_micro`, `slide_auc_by_seen` if such
+        slides or maps exist.
     """
     estimates = {"slide_auc": auc(is_tumor, scores["score"], groups=groups)}
     for size in SIZES:
@@ -125,15 +125,12 @@ def slide_estimates(
 def cell_auc(
     maps: Mapping[str, Heatmap], models: Mapping[str, str], truth: Mapping[str, Sequence[Region]]
 ) -> float:
-    """How well maps tell cells inside the outlines from cells outside, over all cells of all slides together.
+    """AUC of cells inside against outside the outlines, pooled over slides; NaN if all cells are of one kind.
 
     Args:
         maps: by slide.
-        models: name of the column to look at, by slide.
-        truth: outlines by slide; none where the slide is normal.
-
-    Returns:
-        AUC; NaN where all cells are of one kind.
+        models: map column by slide.
+        truth: outlines by slide; empty for normal slides.
     """
     labels, values = [], []
     for slide_id, heatmap in maps.items():

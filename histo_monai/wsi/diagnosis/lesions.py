@@ -1,4 +1,4 @@
-"""Which detections hit a lesion: Camelyon16's evaluation mask, and detections matched with it."""
+"""Camelyon16 evaluation mask, and matches of detections with lesions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from histo_monai.utils.process.garbage import lasting
 from histo_monai.utils.process.quiet import quiet_library
 
 MERGE_UM = 75.0
-"""Outlines closer than this are one lesion: about five tumor cells."""
+"""Maximum gap between outlines of one lesion, µm: about five tumor cells."""
 ISOLATED_UM = 200.0
-"""A lesion whose long axis is shorter is isolated tumor cells."""
+"""Minimum long axis of a lesion, µm; shorter ones are isolated tumor cells."""
 MASK_MPP = 0.243 * 2**5
 """Resolution of the challenge's masks, µm/px."""
 
 
 @dataclass(frozen=True)
 class LesionMask:
-    """Where the lesions of a slide lie.
+    """Mask of a slide's lesions.
 
     Attributes:
-        labels: Shape (h, w), int: 0 outside of all lesions, 1..L inside one.
-        isolated: Labels of isolated tumor cells: no lesions, and no false positives where detected.
-        downsample: Level-0 pixels along the side of a mask pixel.
+        labels: (h, w), int: 0 outside lesions, 1..L inside.
+        isolated: labels of isolated tumor cells, neither lesions nor false positives.
+        downsample: level-0 pixels per mask pixel.
     """
 
     labels: NDArray[np.int64]
@@ -40,7 +40,7 @@ class LesionMask:
 
     @property
     def num_lesions(self) -> int:
-        """Lesions that count."""
+        """Number of lesions without isolated tumor cells."""
         return int(self.labels.max()) - len(self.isolated)
 
 
@@ -52,26 +52,25 @@ def evaluation_mask(
     size_yx: tuple[int, int],
     mask_mpp: float = MASK_MPP,
 ) -> LesionMask:
-    """The challenge's evaluation mask: outlines grown by half of `MERGE_UM`, holes closed, what touches is one lesion.
+    """Camelyon16 evaluation mask: outlines grown by half of `MERGE_UM`, holes closed, touching areas merged.
 
-    A lesion is isolated tumor cells where the long axis of the ellipse with its second moments is shorter than
-    `ISOLATED_UM` + `MERGE_UM`, since it has grown. Computed by MONAI, as in Camelyon16's evaluation, but at a stated
-    µm/px where the challenge takes level 5 of any slide for 7.776 µm/px. An outline that holds no middle of a mask
-    pixel is lost.
+    A lesion is isolated tumor cells if the long axis of the ellipse with its second moments is below `ISOLATED_UM` +
+    `MERGE_UM` (after growing). MONAI computes it as in Camelyon16's evaluation, but at a stated µm/px; the challenge
+    assumes 7.776 µm/px for level 5 of any slide. An outline without a mask pixel's center is lost.
 
     Args:
-        outlines: of tumor, on one slide; none where the slide is normal.
-        holes: of normal tissue in them.
+        outlines: tumor outlines of a slide; empty for a normal slide.
+        holes: normal tissue inside them.
         slide_mpp: µm per level-0 pixel.
-        size_yx: Height and width of the slide, level-0 pixels.
-        mask_mpp: Resolution of the mask, µm/px.
+        size_yx: height and width of the slide, level-0 pixels.
+        mask_mpp: µm per mask pixel.
 
     Raises:
         InputError: a length is not positive.
     """
     if not (slide_mpp > 0 and mask_mpp > 0 and min(size_yx) > 0):
         raise InputError(
-            f"a mask takes positive lengths, got slide_mpp {slide_mpp}, mask_mpp {mask_mpp}, size {size_yx}"
+            f"slide_mpp {slide_mpp}, mask_mpp {mask_mpp}, size {size_yx}: not all positive. Fix: give lengths > 0"
         )
     downsample = mask_mpp / slide_mpp
     height, width = (math.ceil(side / downsample - 1e-6) for side in size_yx)
@@ -91,24 +90,24 @@ def evaluation_mask(
 
 
 def match(points: Sequence[Point], mask: LesionMask, *, measurement: str = "probability") -> SlideDetections:
-    """Detections of a slide against its lesions: the highest score in each lesion, and all scores outside.
+    """Matches of detections with lesions: maximum score per lesion, and all scores outside.
 
-    Detections in isolated tumor cells count nowhere. Of several in one lesion the highest counts and the others do
-    not. A point beyond the lower or right edge, as the middle of a slide's last cell may be, counts at the edge.
+    Detections in isolated tumor cells are ignored, as are all but the highest in a lesion. Points beyond the lower or
+    right edge count at the edge.
 
     Args:
-        points: Detections, in level-0 pixels.
-        mask: Of the same slide.
-        measurement: Of the points: the score, above 0.
+        points: detections in level-0 pixels.
+        mask: mask of the slide.
+        measurement: name of the points' score, above 0.
 
     Raises:
-        InputError: a point has a negative coordinate, or no such measurement above 0.
+        InputError: a coordinate is negative, or a score is missing or not above 0.
     """
     for point in points:
         if not point.measurements.get(measurement, 0) > 0 or min(point.yx) < 0:
             raise InputError(
-                f"detection at (y, x) {point.yx} with {dict(point.measurements)}; "
-                f"expected a place on the slide and {measurement!r} above 0"
+                f"detection at (y, x) {point.yx} with {dict(point.measurements)}. "
+                f"Fix: give a position on the slide and {measurement!r} above 0"
             )
     scores = np.array(
         [point.measurements[measurement] for point in points], np.float32
@@ -122,7 +121,7 @@ def match(points: Sequence[Point], mask: LesionMask, *, measurement: str = "prob
 
 
 def _around(mask: NDArray[np.bool_], margin: int) -> tuple[slice, slice]:
-    """The part of a mask that holds all that is True, and a margin."""
+    """Slices of the bounding box of a mask, with a margin."""
     spans = []
     for axis in (0, 1):
         places = np.flatnonzero(mask.any(axis=1 - axis))

@@ -1,4 +1,4 @@
-"""Slides that belong together: folds that keep patients apart, and labels that move from patient to patient."""
+"""Patient folds, and label permutations between patients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Integers = NDArray[np.int64]
 
 
 def patient_numbers(groups: ArrayLike | None, num_slides: int) -> Integers:
-    """Number of the patient of each slide, in order of appearance.
+    """Patient number of each slide, in order of first appearance.
 
     Args:
-        groups: Shape (n,), any kind of id; None: each slide is a patient of its own.
+        groups: (n,), ids; None: one slide per patient.
         num_slides: n.
 
     Raises:
-        ValueError: The shape is another, or an id is missing.
+        ValueError: wrong shape, or a missing id.
     """
     if groups is None:
         return np.arange(num_slides)
@@ -33,23 +33,23 @@ def patient_numbers(groups: ArrayLike | None, num_slides: int) -> Integers:
 def patient_folds(
     positive: Integers, patients: Integers, folds: int, seed: int
 ) -> list[tuple[Integers, Integers]]:
-    """Slides to learn from and slides to hold out, for each fold of patients; both classes are in each of them.
+    """Training and held-out slides of each patient fold, both classes in each.
 
-    Patients are stratified by class. A patient with slides of both classes counts as the class of fewer patients.
+    Patients are stratified by class; a patient with both classes counts for the rarer one.
 
     Args:
-        positive: Shape (n,), 0 or 1.
-        patients: Shape (n,), 0..G-1.
-        folds: at most; never more than the rarer class has patients.
+        positive: (n,), 0 or 1.
+        patients: (n,), 0..G-1.
+        folds: maximum; at most the number of patients of the rarer class.
 
     Returns:
-        Empty where a class has fewer than two patients.
+        Empty if a class has fewer than two patients.
 
     Raises:
         InputError: `folds` is below two.
     """
     if folds < 2:
-        raise InputError(f"{folds} folds; a cross-validation takes two at least")
+        raise InputError(f"folds: {folds} is below 2. Fix: give at least 2")
     kinds = _kinds(positive, patients)
     num_folds = min(folds, *np.bincount(kinds, minlength=2))
     if num_folds < 2:
@@ -60,15 +60,15 @@ def patient_folds(
 
 
 def shuffled_between_patients(labels: Integers, patients: Integers, random: np.random.Generator) -> Integers:
-    """Labels of slides, moved in whole patients.
+    """Slide labels, permuted in blocks of patients.
 
-    The patients are shuffled, and their labels, in that order, are dealt to the slides, patient after patient. Slides
-    of a patient keep their resemblance, and each class keeps its number of slides. Where patients differ in the number
-    of slides, a patient may get labels of two.
+    Patients are shuffled; their labels, in that order, are assigned to the slides patient by patient. Correlation
+    within patients and the number of slides per class do not change. With unequal numbers of slides, a patient may
+    receive labels of two.
 
     Args:
-        labels: Shape (n,).
-        patients: Shape (n,), 0..G-1.
+        labels: (n,).
+        patients: (n,), 0..G-1.
     """
     slides_of = [np.flatnonzero(patients == number) for number in range(patients.max() + 1)]
     shuffled = [labels[slides_of[number]] for number in random.permutation(len(slides_of))]
@@ -78,7 +78,7 @@ def shuffled_between_patients(labels: Integers, patients: Integers, random: np.r
 
 
 def _kinds(positive: Integers, patients: Integers) -> Integers:
-    """Class that each patient counts as, shape (G,)."""
+    """Class of each patient for stratification, (G,)."""
     holds = np.zeros((patients.max() + 1, 2), bool)
     holds[patients, positive] = True
     kinds = holds[:, 1].astype(np.int64)

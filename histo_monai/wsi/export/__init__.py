@@ -1,1 +1,1 @@
-"""Models for use elsewhere: MONAI bundles, ONNX, the bare trunk; and the way back."""
+"""Export of models as MONAI bundles, ONNX and backbones; import of bundles and state dicts."""

@@ -1,4 +1,4 @@
-"""Weights from elsewhere -> a model of this project: a bundle, or a state dict and a model that is like it."""
+"""Import of weights: MONAI bundle, or state dict with a model of equal architecture -> model file."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _WRAPPERS = ("module.", "model.", "network.")
 
 
 def take_back(source: Path, folder: Path, like: Path | None) -> Path:
-    """Write a model and its description, and give its path.
+    """Path of the model file written from a bundle or a state dict.
 
-    Tensors of a bundle that are those of its description give the model that was exported, byte for byte. Others were
-    trained since: the description then says from which file they are (`imported`), and keeps no metrics.
+    An unchanged bundle gives the exported model byte for byte. Weights trained since then get a description with
+    `imported`, the source file, and without metrics.
 
     Args:
-        source: a bundle that `write_bundle` wrote, or a file of tensors.
-        like: of a file of tensors: a model or an encoder of the same architecture, whose description is taken over.
+        source: bundle of `write_bundle`, or state dict.
+        like: model file with a matching architecture and the description to copy, for a state dict.
 
     Raises:
-        InputError: a file cannot be used; `like` is given for a bundle; tensors are missing, left over or of another
+        InputError: a file cannot be used, `like` is given for a bundle, or tensors are missing, surplus or of another
             shape.
-        OutputError: the folder holds what was not written so.
+        OutputError: the folder holds other files.
     """
     if not source.exists():
-        raise InputError(f"{source}: no such file or folder; name a bundle, or a file of tensors")
+        raise InputError(f"{source}: not found. Fix: name a bundle or a state dict")
     if source.is_dir():
         if like is not None:
-            raise InputError(f"{source}: a bundle, which says itself what it is; leave out --like {like}")
+            raise InputError(f"{source}: a bundle has its own description. Fix: leave out --like {like}")
         check_bundle(source)
         weights, beside = source / WEIGHTS, source / DESCRIPTION
     elif like is None:
         raise InputError(
-            f"{source}: what is it? name a model or an encoder of the same architecture as --like; its µm/px, classes "
-            "and normalization are taken over"
+            f"{source}: a state dict has no description. Fix: give --like MODEL of equal architecture; its µm/px, "
+            "classes and normalization are copied"
         )
     else:
         weights, beside = source, like.with_suffix(".json")
@@ -67,12 +67,12 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
 
 
 def _check(path: Path, about: Mapping[str, Any]) -> None:
-    """It is what it says: all tensors are there, and no others."""
+    """Check that the file holds exactly the tensors of its description."""
     (load_encoder if about.get("kind") == "encoder" else from_task_model)(path)
 
 
 def _unwrapped(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Without the word that wrappers put before every name."""
+    """Tensors without the prefix of wrapper modules."""
     for prefix in _WRAPPERS:
         if all(name.startswith(prefix) for name in tensors):
             return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}

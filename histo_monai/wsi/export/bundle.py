@@ -1,4 +1,4 @@
-"""A fine-tuned model or a student -> a MONAI bundle: a folder that `monai.bundle` runs; and back."""
+"""MONAI bundles: a folder that `monai.bundle` runs, from a fine-tuned model or a student."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ CARD, LICENSE = Path("docs/README.md"), Path("docs/license.txt")
 
 
 def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], authors: str) -> None:
-    """Write a bundle; the folder appears whole or not at all.
+    """Write a bundle; the folder appears complete or not at all.
 
     Args:
-        model: model.safetensors of a fine-tuned model or a student.
-        folder: not there yet, or an export of before.
+        model: model.safetensors.
+        folder: new, or an earlier export.
         look: tissue_mpp, min_tissue_fraction and batch_size of maps.
-        authors: as they want to be named.
+        authors: of the model.
 
     Raises:
-        InputError: the model cannot be used, or does not tell the µm/px of its patches.
-        OutputError: the folder holds what was not written so.
+        InputError: the model cannot be used, or has no µm/px.
+        OutputError: the folder holds other files.
     """
     name = folder.absolute().name
     if "#" in name or not name.isprintable():
         raise InputError(
-            f"{folder}: MONAI cannot open a bundle whose name holds '#' or a control character; rename it"
+            f"{folder}: MONAI opens no bundle with '#' or a control character in its name. Fix: rename it"
         )
     network, about = from_task_model(model)
     patches_mpp(about, model)
@@ -60,8 +60,8 @@ def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], aut
 def _license(about: Mapping[str, Any]) -> str:
     started_from = about["encoder"]["weights"]
     if not started_from:
-        return "The weights were trained from random ones; their authors state the license.\n"
-    return f"The weights started from a file under this license: {started_from['license'] or 'not stated'}\n"
+        return "The weights were trained from random weights; the authors state the license.\n"
+    return f"The initial weights have this license: {started_from['license'] or 'not stated'}\n"
 
 
 def _card(about: Mapping[str, Any], name: str) -> str:
@@ -76,45 +76,44 @@ def _card(about: Mapping[str, Any], name: str) -> str:
     pip install './histo_monai[export]'
     {run_command(name)} --slide ./slide.svs
 
-writes `eval/slide.csv` in the bundle (scores of cells and where they lie) and `slide.tif` (a map that opens over the
-slide in QuPath). `--mpp 0.25` for slides that do not tell their resolution, `--stride_um` for smaller cells,
-`--output_dir` for another place. MONAI runs an argument that begins with `$` as code and reads `@` and `%` as
-references: begin paths with `./` or `/`.
+writes `eval/slide.csv` in the bundle (scores and positions of cells) and `slide.tif` (a map for QuPath, aligned with
+the slide). Options: `--mpp 0.25` for a slide without a resolution, `--stride_um` for smaller cells, `--output_dir`.
+MONAI runs an argument that begins with `$` as code and reads `@` and `%` as references: begin paths with `./` or `/`.
 
 ## Back
-`histo-monai import BUNDLE --output model` gives `model.safetensors`, as it was exported, or as MONAI has trained it
-since.
+`histo-monai import BUNDLE --output model` writes `model.safetensors`: the exported weights, or weights that MONAI
+trained since.
 
 ## Limits
-The scores are those of patches of this size and resolution; from other resolutions they mean nothing.
+The scores are valid only for patches of this size and resolution.
 {_LIMIT[bool(about["classes"])]}
 """
 
 
 _LIMIT = {
-    True: "Probabilities are not calibrated unless the results of its project say so.",
-    False: "Scores are cut to 0..1.",
+    True: "Probabilities are not calibrated unless the project's results state it.",
+    False: "Scores are clipped to 0..1.",
 }
 
 
 def run_command(bundle: str) -> str:
-    """The shell command that runs a bundle, without the slide; after `./` MONAI reads no name as code or number."""
+    """Shell command that runs a bundle, without the slide; MONAI reads a path after `./` as text."""
     root = bundle if Path(bundle).is_absolute() else f"./{bundle}"
     config = shlex.quote(f"{root}/{INFERENCE}")
     return f"python -m monai.bundle run --config_file {config} --bundle_root {shlex.quote(root)}"
 
 
 def check_bundle(folder: Path) -> None:
-    """Refuse what `write_bundle` did not write.
+    """Refuse a folder that is no bundle of this project.
 
     Raises:
-        InputError: it is no bundle, or one of another project.
+        InputError: files are missing.
     """
     for needed in (METADATA, WEIGHTS):
         if not (folder / needed).is_file():
-            raise InputError(f"{folder}: no bundle, it has no {needed}")
+            raise InputError(f"{folder}: no bundle, {needed} is missing. Fix: name a bundle")
     if not (folder / DESCRIPTION).is_file():
         raise InputError(
-            f"{folder}: a bundle of another project, it has no {DESCRIPTION}; name its {WEIGHTS} as encoder.weights "
+            f"{folder}: a bundle of another project without {DESCRIPTION}. Fix: set encoder.weights to its {WEIGHTS} "
             "(docs/encoders.md)"
         )

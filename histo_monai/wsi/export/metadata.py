@@ -1,4 +1,4 @@
-"""The configs of a bundle: what it is (metadata.json), and how a slide is mapped with it (inference.json)."""
+"""Configs of a bundle: metadata.json (description) and inference.json (map of a slide)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _REFERENCE = (
 
 
 def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
-    """metadata.json of MONAI's bundle specification: every field that it demands, and those that a card has.
+    """metadata.json of the MONAI bundle specification, with the fields of the model card.
 
-    MONAI's parser reads it together with the config, so its texts are escaped.
+    Texts are escaped because MONAI's parser reads them as config.
 
     Args:
-        about: the JSON of a fine-tuned model or a student.
-        authors: of the model, as they want to be named.
+        about: JSON of the model.
+        authors: of the model.
     """
     classes, side = about["classes"], about["patch_px"]
     names = list(classes) if classes else ["score"]
@@ -82,10 +82,9 @@ def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
 
 
 def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict[str, Any]:
-    """inference.json: `python -m monai.bundle run` over it maps the slide that is named as `--slide`.
+    """inference.json: the config that maps the slide of `--slide` with `python -m monai.bundle run`.
 
-    The config holds no user text, because MONAI's parser runs texts. It names the description beside the weights,
-    which holds names and classes.
+    It holds no user text, because MONAI's parser executes texts; it refers to the description beside the weights.
 
     Args:
         look: tissue_mpp, min_tissue_fraction and batch_size of a map.

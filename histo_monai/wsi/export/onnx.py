@@ -1,4 +1,4 @@
-"""Models as ONNX: normalization, network and softmax in one graph, checked before the file takes its name."""
+"""ONNX graphs of models with normalization and softmax, compared with the model before the file is written."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder, check_outputs, whole_file
 
 LARGEST_DIFFERENCE = 1e-4
-"""Between the file and the network, in any output of patches of noise."""
+"""Maximum difference between graph and network in outputs of noise patches."""
 INPUT = "patches"
 
 
 class _Predictor(nn.Module):
-    """Patches -> probabilities or scores."""
+    """Network from patches to probabilities or scores."""
 
     def __init__(self, network: nn.Module, objective: Objective) -> None:
         super().__init__()
@@ -37,22 +37,21 @@ class _Predictor(nn.Module):
 
 
 def write_onnx(model: Path, path: Path) -> None:
-    """Write a graph.
+    """Write an ONNX graph.
 
-    "patches" (n, 3, P, P), float32, 0..1, n free -> "probabilities" (n, K), "score" (n, 1) or "features" (n, D).
-    The file's properties state the µm/px and the side of the patches, and the classes (a list in JSON).
+    Input: "patches" (n, 3, P, P), float32, 0..1, any n. Output: "probabilities" (n, K), "score" (n, 1) or "features"
+    (n, D). Properties state µm/px, side of the patches, and classes (JSON list).
 
     Args:
-        model: model.safetensors of a fine-tuned model or a student, or encoder.safetensors.
+        model: model.safetensors or encoder.safetensors.
         path: ends in .onnx.
 
     Raises:
-        InputError: the model cannot be used, the packages of `export` are not installed, or the graph would not give
-            what the network gives.
-        OutputError: the file is there already.
+        InputError: the model cannot be used, the packages of `export` are missing, or graph and network differ.
+        OutputError: the file exists.
     """
     if path.suffix != ".onnx":
-        raise InputError(f"{path}: expected a name that ends in .onnx")
+        raise InputError(f"{path}: not an .onnx file name. Fix: name a file that ends in .onnx")
     check_folder(path.parent)
     check_outputs([path], [model], written={})
     _check_packages()
@@ -68,13 +67,13 @@ def write_onnx(model: Path, path: Path) -> None:
         difference = float(np.abs(found - wanted).max())
         if not difference <= LARGEST_DIFFERENCE:
             raise InputError(
-                f"{model}: {about['encoder']['name']} as ONNX gives other numbers, by up to {difference:.2g}; nothing "
-                "is written"
+                f"{model}: {about['encoder']['name']} as ONNX differs by up to {difference:.2g}; no file is written. "
+                "Fix: export --bundle"
             )
 
 
 def predict(path: Path, patches: np.ndarray) -> np.ndarray:
-    """What the graph gives for patches (n, 3, P, P), float32, 0..1, by onnxruntime on the CPU."""
+    """Outputs of the graph for patches (n, 3, P, P), float32, 0..1, by onnxruntime on the CPU."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -88,7 +87,7 @@ def _check_packages() -> None:
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise InputError(f"{error.name} is not installed: pip install './histo_monai[export]'") from None
+        raise InputError(f"{error.name}: not installed. Fix: pip install './histo_monai[export]'") from None
 
 
 def _network(model: Path) -> tuple[nn.Module, str, dict[str, Any]]:
@@ -103,7 +102,7 @@ def _network(model: Path) -> tuple[nn.Module, str, dict[str, Any]]:
 
 
 def _export(network: nn.Module, patches: torch.Tensor, name: str, path: Path) -> None:
-    """Any number of patches."""
+    """Write a graph for any number of patches."""
     with warnings.catch_warnings(action="ignore"), _quiet("torch.onnx", "onnxscript", "onnx_ir"):
         program = torch.onnx.export(
             network,
@@ -115,13 +114,13 @@ def _export(network: nn.Module, patches: torch.Tensor, name: str, path: Path) ->
             dynamic_shapes=({0: torch.export.Dim("n", min=1, max=2**20)},),
         )
     if program is None:
-        raise RuntimeError("torch.onnx gave no program")
+        raise RuntimeError("torch.onnx returned no program")
     program.save(str(path))
 
 
 @contextlib.contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Loggers that tell of each step tell of errors alone."""
+    """Limit the loggers of the ONNX export to errors."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""What the configs of a bundle name: network, patches of a slide, and the writer of its map."""
+"""Python objects that a bundle's config names: network, patches of a slide, writer of its map."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from histo_monai.wsi.inference.models import MapPlan, mapped_classes
 from histo_monai.wsi.inference.stream import SlidePatches
 
 COLUMN = "model"
-"""Of the csv, beside the places of cells; of several classes `model:<class>`."""
+"""Score column of the csv; of several classes `model:<class>`."""
 
 
 def task_network(description: str) -> TaskModel:
-    """The network of a bundle, its weights random.
+    """Network of a bundle with random weights.
 
     Args:
-        description: The JSON beside its weights. It holds all user texts, because MONAI's parser runs texts of a
+        description: JSON beside the weights. It holds all user texts, because MONAI's parser executes texts of a
             config.
 
     Raises:
-        InputError: The description was changed after it was saved, or describes no task model.
+        InputError: the description was changed, or describes no task model.
     """
     return task_model_from(Path(description))[0]
 
 
 def _path(text: str) -> Path:
-    """The original of a path that MONAI's parser changed: it writes "::" for "#"."""
+    """Original path; MONAI's parser replaces "#" by "::"."""
     path = Path(text)
     return path if path.exists() else Path(text.replace("::", "#"))
 
 
 class TissueLoader:
-    """Batches of the tissue of one slide, as MONAI's evaluators take them.
+    """Batches of a slide's tissue patches in the format of MONAI's evaluators.
 
-    Each is {"image": (n, 3, P, P), float32, 0..1, on the device; "cell": (n,), int64, numbers of cells}. There is one
-    patch around the middle of every cell that holds tissue; area means where the slide has no level of this µm/px.
+    Each is {"image": (n, 3, P, P), float32, 0..1, on the device; "cell": (n,), int64, cell numbers}: one patch around
+    the center of every cell with tissue, area-averaged if the slide has no level of this µm/px.
 
     Args:
-        mpp: µm per level-0 pixel; None takes the file's own.
+        mpp: µm per level-0 pixel; None: from the file.
         patch_px: P.
-        patch_mpp: µm per pixel of patches.
-        stride_um: side of a cell, µm, a whole number of patch pixels; None: the side of a patch.
+        patch_mpp: µm/px of patches.
+        stride_um: side of a cell, µm, a whole number of patch pixels; None: side of a patch.
         tissue_mpp: resolution of the tissue mask, µm/px.
-        min_tissue_fraction: least part of a cell that is tissue, 0..1.
-        workers: reading processes; 0 reads in this one.
+        min_tissue_fraction: minimum tissue fraction of a cell, 0..1.
+        workers: reading processes; 0 reads in this process.
 
     Raises:
         SlideError: the slide cannot be read, or not at this resolution.
@@ -80,7 +80,7 @@ class TissueLoader:
         self._device, self._workers = torch.device(device), workers
 
     def __len__(self) -> int:
-        """Batches."""
+        """Number of batches."""
         return -(-len(self.patches.cells) // self.patches.batch_size)
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -89,18 +89,17 @@ class TissueLoader:
 
 
 class MapWriter:
-    """A handler of MONAI's evaluators: gathers predictions of cells, and writes the map when all are seen.
+    """Handler of MONAI's evaluators that collects predictions of cells and writes the map at the end.
 
-    <slide>.csv and .json: scores of cells and their grid; <slide>.tif, or for several classes
-    <slide>.<class>.tif: maps that open in QuPath and OpenSlide; their corner is the corner of the slide's canvas.
-    `escapes.file_words` writes the classes in file names.
+    Files: <slide>.csv and .json with scores and grid; <slide>.tif, or <slide>.<class>.tif for several classes, maps for
+    QuPath and OpenSlide aligned with the slide's canvas. `escapes.file_words` writes classes in file names.
 
     Args:
-        description: see `task_network`; the map shows its classes, or tumor alone if that is one of two.
+        description: as in `task_network`; mapped are its classes, or tumor of two classes.
 
     Raises:
-        InputError: see `task_network`.
-        OutputError: a file of that name is there already.
+        InputError: as in `task_network`.
+        OutputError: a target exists.
     """
 
     def __init__(self, loader: TissueLoader, folder: str, description: str) -> None:
@@ -118,7 +117,7 @@ class MapWriter:
         self._found = np.empty((len(self._patches.cells), len(self._columns)), np.float32)
 
     def attach(self, engine: Engine) -> None:
-        """Listen to an evaluator whose batches and outputs are not decollated."""
+        """Attach to an evaluator without decollation."""
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._take)
         engine.add_event_handler(Events.COMPLETED, self._write)
 

@@ -1,4 +1,4 @@
-"""The bare trunk of an encoder, under the names that torchvision or timm give its tensors."""
+"""Backbone of an encoder with the tensor names of torchvision or timm."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from histo_monai.utils.storage import check_folder, check_outputs, whole_file
 
 
 def write_trunk(model: Path, path: Path) -> str:
-    """Write a trunk as safetensors; its header tells name, mean, std, side and µm/px of patches, and the model's card.
+    """Write a backbone as safetensors; its header states name, mean, std, patch side, µm/px and model card.
 
     Args:
-        model: encoder.safetensors of a pretraining, or model.safetensors of a fine-tuned model or a student.
+        model: encoder.safetensors or model.safetensors.
         path: ends in .safetensors.
 
     Returns:
@@ -26,17 +26,17 @@ def write_trunk(model: Path, path: Path) -> str:
 
     Raises:
         InputError: the model cannot be used.
-        OutputError: the file is there already.
+        OutputError: the file exists.
     """
     if path.suffix != ".safetensors":
-        raise InputError(f"{path}: expected a name that ends in .safetensors")
+        raise InputError(f"{path}: not a .safetensors file name. Fix: name a file that ends in .safetensors")
     check_folder(path.parent)
     check_outputs([path], [model], written={})
     encoder, about = load_encoder(model)
     if encoder.stages is not None:
         raise InputError(
-            f"{model}: ends after stage {encoder.stages} of {encoder.name}, which neither torchvision nor timm builds; "
-            "export it as --onnx or --bundle"
+            f"{model}: its depth is stage {encoder.stages} of {encoder.name}, which torchvision and timm cannot build. "
+            "Fix: export --onnx or --bundle"
         )
     state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}
     told = {

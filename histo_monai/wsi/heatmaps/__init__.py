@@ -1,1 +1,1 @@
-"""Heat-maps of whole slides and how they lie on disk."""
+"""Heat-maps of whole slides and their files."""

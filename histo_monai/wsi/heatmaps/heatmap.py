@@ -1,4 +1,4 @@
-"""Predictions of models for the tissue of one slide, cell by cell, and how they lie on disk."""
+"""Heat-map of a slide: model predictions per tissue cell, and its csv file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from histo_monai.utils.storage.shapes import COUNT, POSITIVE
 from histo_monai.wsi.heatmaps.origin import CSV_SHA256, MADE_FROM, Origin
 
 PLACE_COLUMNS = ("row", "column", "y", "x", "tissue")
-"""Columns of a csv of scores before those of the models: cell, its center in level-0 pixels, its tissue fraction."""
+"""First columns of a score csv: cell, center in level-0 pixels, tissue fraction."""
 
 
 def column_of(model: str, label: str = "") -> str:
-    """Name of the column with a model's values: that of the model, and of the class where several are mapped."""
+    """Column name of a model's values, with the class if several are mapped."""
     return f"{model}:{label}" if label else model
 
 
@@ -36,18 +36,18 @@ _SHAPE = {
 }
 
 SEEN = "_seen"
-"""Ends the name of a column that holds predictions of a model for a slide that it was trained on."""
+"""Suffix of columns with predictions of a model trained on the slide."""
 
 
 @dataclass(frozen=True)
 class Heatmap:
-    """One value per model for each cell that was looked at.
+    """One value per model and tissue cell.
 
     Attributes:
-        grid: Where the cells lie.
-        cells: Shape (n, 2), int64, (row, column), each once, in the order of rows and then columns.
-        tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
-        values: Column (`column_of`) -> shape (n,), float32, 0..1: probability of a class, or a score.
+        grid: cell grid of the slide.
+        cells: (n, 2), int64, unique (row, column), sorted.
+        tissue: (n,), float32, tissue fraction of each cell, 0..1.
+        values: column (`column_of`) -> (n,), float32, 0..1: class probability or score.
     """
 
     grid: Grid
@@ -56,25 +56,25 @@ class Heatmap:
     values: Mapping[str, NDArray[np.float32]]
 
     def raster(self, column: str) -> NDArray[np.float32]:
-        """The map as a picture of one pixel per cell, shape `grid.shape`, float32; NaN where nothing was looked at."""
+        """Map as an image with one pixel per cell, `grid.shape`, float32; NaN for unmapped cells."""
         raster = np.full(self.grid.shape, np.nan, np.float32)
         raster[tuple(self.cells.T)] = self.values[column]
         return raster
 
     def column(self, model: str, label: str) -> str:
-        """The column with what a model says of a class, or with all that it says where but one is mapped."""
+        """Column of a model and class, or the model's only column."""
         return model if model in self.values else column_of(model, label)
 
 
 def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) -> None:
-    """Write a csv of scores and beside it the same name with `.json`, the grid; each appears whole or not at all.
+    """Write the score csv and a `.json` with the grid; each appears complete or not at all.
 
-    The json is written last: where it stands, the csv is complete. It holds the SHA-256 of the csv, and its own.
-    Columns: `PLACE_COLUMNS` and those of the values; centers with two decimals, values with six digits.
+    The json is written last, so that its presence marks a complete csv; it holds both SHA-256. Columns: `PLACE_COLUMNS`
+    and the values; centers with two decimals, values with six digits.
 
     Args:
-        path: The csv. A json that is there already goes first, so that it never stands beside another csv.
-        origin: What it was made from, for the json.
+        path: csv file; an existing json is deleted first, so that it never describes another csv.
+        origin: provenance for the json.
     """
     path.with_suffix(".json").unlink(missing_ok=True)
     centers = heatmap.grid.centers_yx(heatmap.cells).round(2)
@@ -99,10 +99,10 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
 
 
 def read_heatmap(path: str | Path) -> Heatmap:
-    """Read what `write_heatmap` wrote.
+    """Heat-map from the files of `write_heatmap`.
 
     Raises:
-        InputError: a file is missing, or is not what `write_heatmap` writes.
+        InputError: a file is missing or damaged.
     """
     path = Path(path)
     try:
@@ -111,14 +111,14 @@ def read_heatmap(path: str | Path) -> Heatmap:
         models = list(about["models"])
         wanted = [*PLACE_COLUMNS, *models]
         if list(table.columns) != wanted or len(table) != about["num_cells"]:
-            raise InputError(f"columns or rows differ from what {path.with_suffix('.json').name} tells")
+            raise InputError(f"columns or rows differ from {path.with_suffix('.json').name}")
         height, width = (int(side) for side in about["size_yx"])
         top, left = (int(place) for place in about.get("bounds_yx", (0, 0)))  # earlier maps do not state it
         grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width), (top, left))
         _check_rows(table, grid, models)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         what = " ".join(str(error).split())
-        raise InputError(f"{path}: not a table of scores ({what}); run the heatmap stage again") from None
+        raise InputError(f"{path}: not a score table ({what}). Fix: run the stage heatmap again") from None
     return Heatmap(
         grid,
         table[["row", "column"]].to_numpy(np.int64),
@@ -133,9 +133,9 @@ def _check_rows(table: pd.DataFrame, grid: Grid, models: Sequence[str]) -> None:
         raise InputError("a value is missing or not a number")
     shares = table[["tissue", *models]].to_numpy(np.float64)
     if ((shares < 0) | (shares > 1)).any():
-        raise InputError("a value is not from 0 to 1")
+        raise InputError("a value is outside 0..1")
     cells = table[["row", "column"]].to_numpy(np.float64)
     if ((cells < 0) | (cells >= grid.shape) | (cells % 1 != 0)).any():
-        raise InputError(f"a cell is none of the {grid.shape[0]} x {grid.shape[1]} of the slide")
+        raise InputError(f"a cell is outside the slide's {grid.shape[0]} x {grid.shape[1]} grid")
     if table.duplicated(["row", "column"]).any():
-        raise InputError("a cell stands in it twice")
+        raise InputError("a cell is duplicated")

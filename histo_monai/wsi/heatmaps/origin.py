@@ -1,4 +1,4 @@
-"""What a map was made from: the same slide, models and settings give the same scores, and are not looked at twice."""
+"""Origin of a map: slide, models and settings. Maps with equal origins have equal scores and are not computed again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 PRECISION = "precision"
-"""Name of the setting in which networks compute; float32 if missing."""
+"""Setting name of the precision; float32 if missing."""
 
 MADE_FROM = "made_from"
 """Key of the origin in the json of a map."""
@@ -41,24 +41,23 @@ ORIGIN_SHAPE = {
     "settings": {str: (float, str)},
     "bounds_yx?": [int],
 }
-"""Shape of `Origin.as_dict`, see `utils.storage.shapes`."""
+"""Shape of `Origin.as_dict`."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What decides the scores of a slide.
+    """All that determines the scores of a slide.
 
-    A slide is known by its content: a copy, or one that was moved, is the same slide; another file under the same name
-    is not.
+    A slide is identified by its content: copies and moved files are equal, another file with its name is not.
 
     Attributes:
-        slide_bytes: Size of the slide's files.
-        slide_sample_sha256: Of samples of them, see `storage.FileIdentity`.
-        slide_mpp: µm per level-0 pixel, the file's or the given one.
-        model_sha256: Column of the csv -> digest of the model's file.
-        classes: Whose probabilities are mapped; none for a score.
-        settings: How the slide is looked at, by name; `PRECISION` among them where that is not float32.
-        bounds_yx: Corner of the slide's bounds, see `slides.Slide`; results that do not state it count as (0, 0).
+        slide_bytes: size of the slide's files.
+        slide_sample_sha256: digest of samples (`storage.FileIdentity`).
+        slide_mpp: µm per level-0 pixel, from the file or given.
+        model_sha256: column of the csv -> digest of the model file.
+        classes: mapped classes; empty for a score.
+        settings: map settings by name; `PRECISION` only if not float32.
+        bounds_yx: corner of the slide's bounds (`slides.Slide`); missing values count as (0, 0).
     """
 
     slide_bytes: int
@@ -70,11 +69,11 @@ class Origin:
     bounds_yx: tuple[int, int] = (0, 0)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """JSON form."""
         return {**asdict(self), "classes": list(self.classes), "bounds_yx": list(self.bounds_yx)}
 
     def differences(self, before: Mapping[str, Any]) -> list[str]:
-        """In words, how a map that was made from `before` (`as_dict`) differs from the one that this would give."""
+        """Differences in words between this origin and an earlier one (`as_dict`)."""
         now = self.as_dict()
         differing = []
         if any(before.get(name) != now[name] for name in ("slide_bytes", "slide_sample_sha256")):
@@ -82,13 +81,11 @@ class Origin:
         if before.get("slide_mpp") != self.slide_mpp:
             differing.append(f"the slide's µm/px was {before.get('slide_mpp')}, now {self.slide_mpp}")
         if before.get("bounds_yx", [0, 0]) != now["bounds_yx"]:
-            differing.append(
-                f"the slide's bounds begin at y, x = {now['bounds_yx']}, which it does not state"
-            )
+            differing.append(f"the slide's bounds begin at y, x = {now['bounds_yx']}, not stated in the map")
         return differing + self.other_look(before)
 
     def other_look(self, before: Mapping[str, Any]) -> list[str]:
-        """As `differences`, whatever the slide."""
+        """Differences in words without the slide's."""
         settings = before.get("settings")
         settings = {PRECISION: "float32", **(settings if isinstance(settings, dict) else {})}
         differing = []
@@ -103,23 +100,23 @@ class Origin:
 
 
 def numeric_settings(device: torch.device) -> dict[str, str]:
-    """What decides numbers where networks run on this device, and is not float32, for `Origin.settings`."""
+    """Settings with effect on numbers on this device, other than float32, for `Origin.settings`."""
     return {PRECISION: "bfloat16"} if computes_in_bfloat16(device) else {}
 
 
 class Origins:
-    """Origins of the maps of one call; each model is read once."""
+    """Origins of all maps of one call; each model file is read once."""
 
     def __init__(self, classes: tuple[str, ...], settings: Mapping[str, float | str]) -> None:
         self._classes, self._settings = classes, settings
         self._sha256_of: dict[Path, str] = {}
 
     def of(self, path: Path, mpp: float | None, models: Mapping[str, Path]) -> Origin:
-        """What a map of this slide is made from, as it is now.
+        """Current origin of a slide's map.
 
         Raises:
-            SlideError: The slide cannot be opened.
-            OSError: A model cannot be read.
+            SlideError: the slide cannot be opened.
+            OSError: a model cannot be read.
         """
         with open_slide(path, mpp) as slide:
             mpp, bounds_yx = slide.mpp, slide.bounds_yx
@@ -134,10 +131,10 @@ class Origins:
 
 
 def slide_identity(path: Path) -> FileIdentity:
-    """`storage.identify_slide`.
+    """Content identity of a slide.
 
     Raises:
-        SlideError: It cannot be read.
+        SlideError: the slide cannot be read.
     """
     try:
         return identify_slide(path)
@@ -148,7 +145,7 @@ def slide_identity(path: Path) -> FileIdentity:
 
 
 def read_origin(path: Path) -> dict[str, Any] | None:
-    """What a map was made from, by the json beside its csv; None where it is not known, or either is not as written."""
+    """Origin in the json beside a csv; None if it is missing or a file has changed."""
     if not (path.is_file() and path.with_suffix(".csv").is_file()):
         return None
     try:

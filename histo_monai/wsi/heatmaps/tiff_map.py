@@ -1,4 +1,4 @@
-"""Maps as pictures that slide viewers lay over the slide and that programs read as numbers: pyramidal palette TIFF."""
+"""Maps as pyramidal palette TIFF, an overlay for slide viewers and an array for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from histo_monai.utils.storage import whole_file
 _TILE_PX = 256
 _STEPS = 254
 _UM_PER_CM = 10_000
-_MOST = 2**32 - 1  # What one half of a TIFF's rational holds.
+_MOST = 2**32 - 1  # maximum of each half of a TIFF rational
 
 
 def _palette() -> NDArray[np.uint8]:
@@ -28,46 +28,44 @@ def _palette() -> NDArray[np.uint8]:
 
 
 PALETTE = _palette()
-"""Color of each value of a map's pixel, shape (256, 3), uint8, RGB: 0, white, is what was not looked at; 1 to 255 run
-from blue (0.0) over pale yellow to red (1.0), ColorBrewer's RdYlBu, which color-blind eyes can order."""
+"""Colors of pixel values, (256, 3), uint8, RGB: 0 (white): unmapped; 1 to 255: blue (0.0) over pale yellow to red
+(1.0), the colorblind-safe scale RdYlBu of ColorBrewer."""
 
 
 def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Values 0..1 as indices into `PALETTE`: 0 where NaN, else 1 + 254 times the value, to the nearest whole number.
+    """Palette indices of values in 0..1: 0 for NaN, else 1 + 254 times the value, rounded.
 
     Raises:
-        InputError: a value lies outside 0..1.
+        InputError: a value is outside 0..1.
     """
     seen = ~np.isnan(values)
     if not ((values[seen] >= 0) & (values[seen] <= 1)).all():
         low, high = values[seen].min(), values[seen].max()
-        raise InputError(
-            f"a map takes values in 0..1, or NaN where nothing was looked at; got {low:g}..{high:g}"
-        )
+        raise InputError(f"map: values {low:g}..{high:g}. Fix: give values in 0..1, NaN for unmapped cells")
     return np.where(seen, 1 + np.rint(_STEPS * np.where(seen, values, 0)), 0).astype(np.uint8)
 
 
 def write_map(
     path: Path, raster: NDArray[np.float32], stride_um: float, bounds_yx: tuple[int, int] = (0, 0)
 ) -> None:
-    """Write a map as a tiled pyramid of 8-bit palette TIFF, deflated; it appears whole or not at all.
+    """Write a map as a tiled, deflated pyramid of 8-bit palette TIFF; it appears complete or not at all.
 
-    One pixel of the finest level is one cell, so that the µm per pixel in the resolution tags is the stride and the
-    map's upper left corner is that of the slide's canvas; the description states it, as JSON. A pixel of each coarser
-    level is the mean over those of its 2 x 2 that were looked at. The same map gives the same bytes.
+    A pixel of the finest level is a cell: the resolution tags state the stride as µm/px, and the upper left corner is
+    the corner of the slide's canvas (stated in the description, JSON). A pixel of a coarser level is the mean of its
+    mapped 2 x 2 pixels. Equal maps give equal bytes.
 
     Args:
-        path: The file; its folder is made.
-        raster: Shape (rows, columns), float32, 0..1, NaN where nothing was looked at.
-        stride_um: Side of a cell, µm.
-        bounds_yx: Corner of the slide's bounds, level-0 pixels, see `slides.Slide`.
+        path: its folder is created.
+        raster: (rows, columns), float32, 0..1, NaN for unmapped cells.
+        stride_um: side of a cell, µm.
+        bounds_yx: corner of the slide's bounds, level-0 pixels.
 
     Raises:
-        InputError: the raster is no picture or has values outside 0..1, or the stride is not positive.
+        InputError: the raster is not 2-D or has values outside 0..1, or the stride is not positive.
     """
     if raster.ndim != 2 or not raster.size or not stride_um > 0:
         raise InputError(
-            f"a map takes (rows, columns) and a positive stride, got {raster.shape} and {stride_um} µm"
+            f"map: shape {raster.shape}, stride {stride_um} µm. Fix: give (rows, columns) and a positive stride"
         )
     levels = [encode(level) for level in _levels(raster)]
     about = json.dumps({"origin": CANVAS, "bounds_xy": list(bounds_yx[::-1])})
@@ -90,31 +88,28 @@ def write_map(
 
 
 def read_map(path: Path) -> tuple[NDArray[np.float32], float]:
-    """The map that `write_map` wrote, each value to within 1/508, and the side of a cell in µm.
-
-    Returns:
-        Shape (rows, columns), float32, NaN where nothing was looked at; the stride.
+    """Map from a file of `write_map`, (rows, columns), float32, NaN for unmapped cells, within 1/508; stride, µm.
 
     Raises:
-        InputError: the file is missing or is not such a map.
+        InputError: the file is missing or no such map.
     """
     try:
         with tifffile.TiffFile(path) as file:
             page = file.pages.first
             kind = page.photometric, page.dtype, page.resolutionunit
             if kind != (tifffile.PHOTOMETRIC.PALETTE, np.uint8, tifffile.RESUNIT.CENTIMETER):
-                raise InputError("it is not 8-bit palette with pixels per centimeter")
+                raise InputError("no 8-bit palette, or no pixels per centimeter")
             stride_um = float(_UM_PER_CM / Fraction(*page.tags["XResolution"].value))
             values = page.asarray()
-    except Exception as error:  # Of a damaged file tifffile raises what its decoders and tables do.
+    except Exception as error:  # tifffile raises errors of many kinds for a damaged file
         what = " ".join(str(error).split())
-        raise InputError(f"{path}: not a map of values ({what}); run the heatmap stage again") from None
+        raise InputError(f"{path}: not a map ({what}). Fix: run the stage heatmap again") from None
     probabilities = (values.astype(np.float32) - 1) / _STEPS
     return np.where(values > 0, probabilities, np.float32(np.nan)), stride_um
 
 
 def _levels(raster: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
-    """The raster and its halves, rounded up, down to one that fits into a tile."""
+    """Raster and its successive halves, down to one tile."""
     yield raster
     while max(raster.shape) > _TILE_PX:
         raster = _halved(raster)
@@ -122,7 +117,7 @@ def _levels(raster: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
 
 
 def _halved(raster: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Means over 2 x 2 of what is not NaN; NaN where all is."""
+    """Means of the 2 x 2 values without NaN; NaN if all are."""
     rows, columns = (-(-side // 2) for side in raster.shape)
     whole = np.full((2 * rows, 2 * columns), np.nan, np.float64)
     whole[: raster.shape[0], : raster.shape[1]] = raster
@@ -133,6 +128,6 @@ def _halved(raster: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _rational(value: Fraction) -> tuple[int, int]:
-    """Numerator and denominator of 32 bits each: exactly, where that is possible."""
+    """32-bit numerator and denominator, exact if possible."""
     near = value.limit_denominator(min(_MOST, int(_MOST / value)))
     return near.numerator, near.denominator

@@ -1,1 +1,1 @@
-"""Models on whole slides: heat-maps and features, patch by patch."""
+"""Models on whole slides: heat-maps and patch features."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.shared_trunk import folded
+from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.training.device import channels_last, precision
 from histo_monai.utils.errors import InputError

@@ -1,4 +1,4 @@
-"""Models of patches -> maps of slides: patches stream through the networks, processes share the slides."""
+"""Heat-maps of slides by patch models; several processes divide the slides."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def map_slide(
     workers: int,
     advance: Advance = lambda done, total: None,
 ) -> Heatmap:
-    """Look at every cell of a slide that holds tissue; see `SlidePatches` for what it holds in memory.
+    """Heat-map of all tissue cells of a slide; memory as in `SlidePatches`.
 
     Args:
-        mpp: µm per level-0 pixel; None takes the file's own.
-        models: On `device`.
-        workers: Reading processes; 0 reads in this one.
+        mpp: µm per level-0 pixel; None: from the file.
+        models: on `device`.
+        workers: reading processes; 0 reads in this process.
 
     Raises:
-        SlideError: The slide cannot be read, or not at this resolution.
-        InputError: The stride is no whole number of patch pixels, or a model gives NaN.
+        SlideError: the slide cannot be read, or not at this resolution.
+        InputError: the stride is no whole number of patch pixels, or a model outputs NaN.
     """
     patches = SlidePatches.find(slide_path, mpp, settings)
     cells = patches.cells
@@ -52,8 +52,8 @@ def map_slide(
     for name, predicted in found.items():
         if not np.isfinite(predicted).all():
             raise InputError(
-                f"{slide_path}: the model of column {name!r} gives no number for {np.isnan(predicted).any(1).sum()} of "
-                f"{len(predicted)} cells, so its weights are out of all range; run the stage that makes it again"
+                f"{slide_path}: the model of column {name!r} outputs NaN for {np.isnan(predicted).any(1).sum()} of "
+                f"{len(predicted)} cells. Fix: train the model again"
             )
     values = {
         column: np.ascontiguousarray(predicted[:, number])
@@ -65,11 +65,10 @@ def map_slide(
 
 @dataclass(frozen=True)
 class MapWork:
-    """Maps of slides, as `over_slides` makes them: <slide_id>.csv and .json (`wsi.heatmaps.heatmap.write_heatmap`).
+    """Heat-maps as `SlideWork`: <slide_id>.csv and .json.
 
     Attributes:
-        settings: See `MapPlan`.
-        classes: Whose probabilities are mapped; none for a score.
+        classes: mapped classes; empty for a score.
     """
 
     settings: MapPlan
@@ -77,27 +76,27 @@ class MapWork:
     suffix: ClassVar[str] = ".csv"
 
     def origins(self, device: torch.device) -> Origins:
-        """The mapped classes, and the settings with the precision."""
+        """Origins with the mapped classes and the settings, precision included."""
         return Origins(self.classes, {**asdict(self.settings), **numeric_settings(device)})
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> PatchModels:
-        """See `load_models`."""
+        """Models of a job."""
         return load_models(models, self.classes, self.settings, device)
 
     def look(
         self, job: SlideJob, networks: PatchModels, *, device: torch.device, workers: int, advance: Advance
     ) -> Heatmap:
-        """See `map_slide`."""
+        """Heat-map of a slide."""
         return map_slide(
             job.path, job.mpp, networks, self.settings, device=device, workers=workers, advance=advance
         )
 
     def write(self, path: Path, found: Heatmap, origin: Origin) -> None:
-        """See `write_heatmap`."""
+        """Write a heat-map."""
         write_heatmap(path, found, origin)
 
     def made_from(self, path: Path) -> Mapping[str, Any] | None:
-        """See `read_origin`."""
+        """Origin of a heat-map file."""
         return read_origin(path.with_suffix(".json"))
 
 
@@ -112,6 +111,6 @@ def map_slides(
     ranks: int,
     timeout_s: float = 1800,
 ) -> None:
-    """Write the maps of slides; see `over_slides` and `MapWork`."""
+    """Write the heat-maps of slides."""
     work = MapWork(settings, classes)
     over_slides(jobs, work, folder, device=device, workers=workers, ranks=ranks, timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""Slides to map: named on the command line or in a table, and looked at before the first is mapped."""
+"""Slides to map, from the command line or a table, checked before the first is mapped."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SlideJob:
-    """One slide to map.
+    """Slide to map.
 
     Attributes:
-        slide_id: Stem of the files that are written.
-        path: The slide.
-        mpp: µm per level-0 pixel; None takes the file's own.
-        models: Column of the csv -> file of a fine-tuned model or student.
+        slide_id: stem of the output files.
+        path: slide file.
+        mpp: µm per level-0 pixel; None: from the file.
+        models: column of the csv -> model file.
     """
 
     slide_id: str
@@ -38,14 +38,14 @@ class SlideJob:
 
 
 def listed_slides(manifest: str | None, mpp: float | None) -> list[tuple[str, float | None]]:
-    """Path and µm/px of each slide of a csv with a column path: its own, where it has a column mpp, else `mpp`.
+    """Path and µm/px of each slide of a csv with the columns path and, optionally, mpp.
 
     Args:
-        manifest: the csv; None for none.
-        mpp: of slides that it does not tell, None where their files know.
+        manifest: csv file; None for no slides.
+        mpp: µm/px of slides without a value in the csv; None: from the file.
 
     Raises:
-        InputError: the file or the column is missing, or a value is no number; names file and row.
+        InputError: the file or a column is missing, or a value is no number; names file and row.
     """
     if manifest is None:
         return []
@@ -62,37 +62,33 @@ def listed_slides(manifest: str | None, mpp: float | None) -> list[tuple[str, fl
 def named_jobs(
     slides: Sequence[tuple[str, float | None]], models: Mapping[str, Path], mark: str
 ) -> list[SlideJob]:
-    """A job for each slide, called as its file.
+    """Job per slide, named by its file.
 
     Args:
-        slides: path, and µm/px; None where the file knows.
-        mark: stands behind the name of a map, and no slide may have it; empty for none.
+        slides: path and µm/px (None: from the file).
+        mark: suffix of map names, not allowed in slide names; empty for none.
 
     Raises:
-        InputError: two have one name, or one is called like a map.
+        InputError: two slides have one name, or a name ends in the mark.
     """
     low, high = PLAUSIBLE_MPP
     jobs: dict[str, SlideJob] = {}
     for name, mpp in slides:
         if mpp is not None and not low <= mpp <= high:
-            raise InputError(
-                f"--mpp is {mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}"
-            )
+            raise InputError(f"--mpp: {mpp:g} µm/px is implausible. Fix: give {low:g} to {high:g}")
         path = Path(name)
         if mark and path.stem.lower().endswith(mark):
-            raise InputError(f"{path}: is called like a map that this command writes; give it slides")
+            raise InputError(f"{path}: this name is a map's, not a slide's. Fix: give slides")
         check_name(path.stem, f"{name!r}: the slide's name")
         same = jobs.get(path.stem.casefold())
         if same is not None:
-            raise InputError(
-                f"{path} and {same.path} have one name, and so would what is written; use two folders"
-            )
+            raise InputError(f"{path}: equal name as {same.path}. Fix: use one output folder for each")
         jobs[path.stem.casefold()] = SlideJob(f"{path.stem}{mark}", path, mpp, models)
     return list(jobs.values())
 
 
 def files_read(jobs: Sequence[SlideJob]) -> list[Path]:
-    """All files of the slides, to protect from overwriting; for an unusable slide its named file alone."""
+    """All files of the slides, protected from overwriting; for an unusable slide only its named file."""
     files: list[Path] = []
     for job in jobs:
         try:
@@ -103,13 +99,10 @@ def files_read(jobs: Sequence[SlideJob]) -> list[Path]:
 
 
 def usable_jobs(jobs: Sequence[SlideJob], settings: MapPlan) -> tuple[list[SlideJob], list[str]]:
-    """Open every slide, so that what cannot be mapped is known before the first is.
-
-    Returns:
-        The jobs whose slides can, and a line for each of the others, which are logged.
+    """Open every slide before the first is mapped; usable jobs, and one logged error line per other slide.
 
     Raises:
-        InputError: none can.
+        InputError: no slide can be opened.
     """
     usable, bad = [], []
     for job in jobs:

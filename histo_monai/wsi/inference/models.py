@@ -1,4 +1,4 @@
-"""Models of patches as maps need them: what of their outputs is mapped, and at which resolution they look."""
+"""Patch models for maps: mapped outputs and patch resolution."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 import torch
 
 from histo_monai.models.losses import Classification, Objective, Regression
-from histo_monai.models.shared_trunk import SharedTrunk
+from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.training.device import channels_last
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.heatmap import column_of
 
 TUMOR = "tumor"
-"""The class that is mapped of two where nobody says which."""
+"""Default mapped class of two."""
 
 
 @dataclass(frozen=True)
 class MapPlan:
-    """How a slide is mapped.
+    """Settings of a slide's map.
 
     Attributes:
-        patch_px: Side of the patches that the networks see.
-        mpp: Their resolution, µm per px.
-        stride_um: From one patch to the next, and side of a cell, µm; a whole number of patch pixels.
-        tissue_mpp: Resolution of the tissue mask, µm per px.
-        min_tissue_fraction: Least part of a cell that is tissue, 0..1.
-        batch_size: Patches at a time.
+        patch_px: side of the patches.
+        mpp: µm/px of the patches.
+        stride_um: distance between patches and side of a cell, µm, a whole number of patch pixels.
+        tissue_mpp: µm/px of the tissue mask.
+        min_tissue_fraction: minimum tissue fraction of a cell, 0..1.
+        batch_size: patches per batch.
     """
 
     patch_px: int
@@ -44,13 +44,13 @@ class MapPlan:
 
 @dataclass(frozen=True)
 class PatchModels:
-    """Models of one task, and what their maps show.
+    """Models of one task, and their mapped values.
 
     Attributes:
-        names: Of the models.
-        network: Patches (n, 3, P, P), float32, 0..1 -> name -> outputs (n, K); in evaluation mode.
-        values: Outputs (n, K) -> what the map shows, (n, M), 0..1; see `values_of`.
-        classes: Whose probabilities these M are; none for a score.
+        names: model names.
+        network: patches (n, 3, P, P), float32, 0..1 -> name -> outputs (n, K); in evaluation mode.
+        values: outputs (n, K) -> mapped values (n, M), 0..1.
+        classes: names of the M classes; empty for a score.
     """
 
     names: Sequence[str]
@@ -59,23 +59,23 @@ class PatchModels:
     classes: tuple[str, ...]
 
     def columns(self, name: str) -> list[str]:
-        """Those of a model, in the order of `values`."""
+        """Column names of a model, in the order of `values`."""
         return [column_of(name, label) for label in self.classes] if len(self.classes) > 1 else [name]
 
 
 def mapped_classes(classes: Sequence[str] | None, positive: str | None) -> tuple[str, ...]:
-    """The classes whose probabilities are mapped; none of a score.
+    """Classes whose probabilities are mapped; empty for a score.
 
     Args:
-        classes: of the model; None where it gives a score.
-        positive: the one that is asked for, whatever its case; None for tumor where that is one of two, else all.
+        classes: of the model; None for a score.
+        positive: requested class, case-insensitive; None: tumor of two classes, else all.
 
     Raises:
-        InputError: it is not one of them.
+        InputError: the model has no such class.
     """
     if not classes:
         if positive is not None:
-            raise InputError(f"asked for the class {positive!r}, but it gives a score")
+            raise InputError(f"class {positive!r} is unknown: the model outputs a score. Fix: name no class")
         return ()
     if positive is None:
         tumor = tuple(name for name in classes if name.casefold() == TUMOR)
@@ -83,22 +83,22 @@ def mapped_classes(classes: Sequence[str] | None, positive: str | None) -> tuple
     same = [name for name in classes if name.casefold() == positive.casefold()]
     named = [name for name in same if name == positive] or same
     if len(named) != 1:
-        raise InputError(f"asked for the class {positive!r}, but it gives the classes {', '.join(classes)}")
+        raise InputError(f"class {positive!r} is unknown. Fix: name one of {', '.join(classes)}")
     return (named[0],)
 
 
 def values_of(
     classes: Sequence[str] | None, mapped: tuple[str, ...]
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """What a map shows: the probabilities of some classes, or the score of models without classes.
+    """Function from outputs to mapped values: class probabilities, or the score.
 
     Raises:
-        InputError: one is not of the classes, or a score is asked for where there are classes, or the other way round.
+        InputError: the model lacks a class, or outputs classes instead of a score or a score instead of classes.
     """
     if not set(mapped) <= set(classes or ()) or bool(classes) != bool(mapped):
         wanted = f"the classes {list(mapped)}" if mapped else "a score"
         raise InputError(
-            f"asked for {wanted}, but it gives {f'the classes {classes}' if classes else 'a score'}"
+            f"{wanted} requested, but the model outputs {f'the classes {classes}' if classes else 'a score'}"
         )
     objective: Objective = Classification(classes) if classes else Regression()
     columns = [list(classes).index(name) for name in mapped] if classes else [0]
@@ -106,16 +106,16 @@ def values_of(
 
 
 def patches_mpp(description: Mapping[str, Any], path: Path) -> float:
-    """µm per pixel of the patches that a model of a task sees.
+    """µm/px of a task model's patches.
 
     Raises:
-        InputError: its description does not tell, so it is not known at what resolution to map a slide; names it.
+        InputError: the model's description has none; names the model.
     """
     mpp = description.get("mpp")
     if mpp is None:
         raise InputError(
-            f"{path}: does not say at what µm/px it sees patches (it learned from images, or from squares of several "
-            "mpp); give the patches in patches.csv one mpp, and run finetune again"
+            f"{path}: no µm/px, as it was trained on images or on squares of several mpp. Fix: give all rows of "
+            "patches.csv one mpp, and run finetune again"
         )
     return float(mpp)
 
@@ -129,18 +129,15 @@ def model_plan(
     min_tissue_fraction: float,
     batch_size: int,
 ) -> MapPlan:
-    """How a model of a task maps a slide: with patches of the side and resolution that it was trained with.
+    """Map settings with the patch side and resolution of a model's training.
 
     Args:
-        description: Of the model.
-        path: Of the model, for messages.
-        stride_um: See `MapPlan`; None: patches side by side.
-        tissue_mpp: See `MapPlan`.
-        min_tissue_fraction: See `MapPlan`.
-        batch_size: See `MapPlan`.
+        description: of the model.
+        path: of the model, for messages.
+        stride_um: as in `MapPlan`; None: side of a patch.
 
     Raises:
-        InputError: See `patches_mpp`.
+        InputError: the model has no µm/px.
     """
     mpp, patch_px = patches_mpp(description, path), description["patch_px"]
     stride_um = patch_px * mpp if stride_um is None else stride_um
@@ -150,11 +147,10 @@ def model_plan(
 def load_models(
     paths: Mapping[str, Path], mapped: tuple[str, ...], settings: MapPlan, device: torch.device
 ) -> PatchModels:
-    """Fine-tuned models or students of one task, by name, on `device`; what their trunks share runs once.
+    """Models of one task by name, on `device`; common backbone layers run once.
 
     Raises:
-        InputError: A file is no model of a task, saw patches of another size or resolution, does not give what is asked
-            for, or has other classes than the one before; names it.
+        InputError: a file holds no task model, or a model with another patch side, µm/px or classes; names it.
     """
     networks = {}
     known: list[list[str] | None] = []
@@ -163,11 +159,13 @@ def load_models(
         classes, its_px, its_mpp = description["classes"], description["patch_px"], description.get("mpp")
         if its_px != settings.patch_px or not math.isclose(its_mpp or settings.mpp, settings.mpp):
             raise InputError(
-                f"{path}: saw patches of {its_px} px at {its_mpp} µm/px, not {settings.patch_px} px at "
-                f"{settings.mpp} µm/px; map at its own, or run finetune again"
+                f"{path}: trained on patches of {its_px} px at {its_mpp} µm/px, not {settings.patch_px} px at "
+                f"{settings.mpp} µm/px. Fix: map at its own µm/px, or run finetune again"
             )
         if known and classes != known[-1]:
-            raise InputError(f"{path}: its classes are {classes}, those of the model before {known[-1]}")
+            raise InputError(
+                f"{path}: classes {classes} differ from the previous model's {known[-1]}. Fix: map models of one task"
+            )
         try:
             values_of(classes, mapped)
         except InputError as error:
@@ -182,17 +180,16 @@ def patch_models(
     mapped: tuple[str, ...],
     device: torch.device,
 ) -> PatchModels:
-    """Copies of networks of one task, for inference on `device`; what their trunks share runs once.
+    """Copies of networks of one task for inference on `device`; common backbone layers run once.
 
     Args:
-        networks: By name.
-        classes: Of all of them; None for a score.
-        mapped: Classes whose probabilities are mapped.
-        device: Where they run.
+        networks: by name.
+        classes: of all networks; None for a score.
+        mapped: classes whose probabilities are mapped.
 
     Raises:
-        InputError: See `values_of`.
+        InputError: the mapped classes do not fit the networks.
     """
-    network = SharedTrunk(networks).to(device)
+    network = SharedBackbone(networks).to(device)
     channels_last(network)
     return PatchModels(tuple(networks), network, values_of(classes, mapped), mapped)

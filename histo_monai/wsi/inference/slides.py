@@ -1,4 +1,4 @@
-"""One look at each of many slides: processes share them, and what is done already is left alone."""
+"""Work on many slides, divided among processes; finished slides are skipped."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from histo_monai.wsi.inference.jobs import SlideJob
 _LOG = logging.getLogger(__name__)
 
 Advance = Callable[[int, int], object]
-"""Called after every batch with how many patches it held, and how many the slide has."""
+"""Progress callback after every batch: patches in the batch, patches of the slide."""
 
 
 class SlideWork(Hashable, Protocol):
-    """What is made of a slide, and how it lies on disk: a frozen dataclass, sent to each process.
+    """Result of a slide and its file: a frozen dataclass, sent to each process.
 
     Attributes:
-        suffix: Of the file of a slide.
+        suffix: of the result file.
     """
 
     suffix: ClassVar[str]
 
     def origins(self, device: torch.device) -> Origins:
-        """Classes and settings that decide the result on this device, in addition to slide and models."""
+        """Classes and settings with effect on the result on this device."""
         ...
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> Any:
-        """The networks of a job; loaded once by each process for all jobs with the same."""
+        """Networks of a job, loaded once per process for equal models."""
         ...
 
     def look(
         self, job: SlideJob, networks: Any, *, device: torch.device, workers: int, advance: Advance
     ) -> Any:
-        """What is found on a slide."""
+        """Result of a slide."""
         ...
 
     def write(self, path: Path, found: Any, origin: Origin) -> None:
-        """The file of a slide; whole or not at all."""
+        """Write the result file, complete or not at all."""
         ...
 
     def made_from(self, path: Path) -> Mapping[str, Any] | None:
-        """Origin of the file of a slide, `Origin.as_dict`; None where there is none, or it is not whole."""
+        """Origin of a result file (`Origin.as_dict`); None if it is missing or incomplete."""
         ...
 
 
@@ -69,22 +69,20 @@ def over_slides(
 ) -> None:
     """Write `folder`/<slide_id><suffix> for every job.
 
-    A slide whose file is there already, made from the same slide, models and settings (`wsi.heatmaps.origin`), is left
-    alone; where anything differs the log says what, and the slide is looked at again. Slides are shared by `ranks`
-    processes (or those of torchrun), or by the workers of a cluster (`utils.process.cluster`), the largest files first;
-    each loads a set of models once. The files do not depend on who makes them. A slide that cannot be read stops the
-    run; finished ones are kept.
+    A file with an equal origin (slide, models, settings) is skipped; else the log names the difference and the slide is
+    computed again. `ranks` processes (or torchrun's, or the workers of a cluster) divide the slides, largest first;
+    each loads a set of models once. The result does not depend on the division. An unreadable slide stops the run;
+    finished files stay.
 
     Args:
-        work: What is made of them.
-        folder: Made if missing.
-        device: Where networks run; with several ranks, each takes its own GPU.
-        workers: Reading processes of each rank.
-        timeout_s: Seconds that one of several ranks may take for a batch.
+        folder: created if missing.
+        device: with several ranks, each has its own GPU.
+        workers: reading processes per rank.
+        timeout_s: time limit of a batch with several ranks, s.
 
     Raises:
-        SlideError: A slide cannot be read, or not at this resolution, or its file was changed meanwhile.
-        InputError: A model does not fit, or the stride is no whole number of patch pixels.
+        SlideError: a slide cannot be read, or not at this resolution, or its file changed.
+        InputError: a model does not fit, or the stride is no whole number of patch pixels.
     """
     address = cluster_address()
     if address:
@@ -97,16 +95,13 @@ def over_slides(
 def without_bad(
     jobs: Sequence[SlideJob], see: Callable[[Sequence[SlideJob]], None]
 ) -> tuple[list[SlideJob], list[str]]:
-    """Go on after slides that cannot be read.
+    """Finished jobs, and one error line per unreadable slide; the other slides are processed.
 
     Args:
-        see: Looks at some of them, and leaves alone those that are done: `over_slides`.
-
-    Returns:
-        The jobs that are done, and why others are not.
+        see: processes jobs and skips finished ones, such as `over_slides`.
 
     Raises:
-        SlideError: Of a slide that is none of these.
+        SlideError: about a slide outside `jobs`.
     """
     left, bad = list(jobs), list[str]()
     while left:
@@ -131,13 +126,13 @@ def _share(
     workers: int,
     threads: int,
 ) -> None:
-    """The slides of this process."""
+    """Process the slides of this rank."""
     rank, world = idist.get_rank(), idist.get_world_size()
     if world > 1:
         torch.set_num_threads(max(1, threads // world))
     origins = work.origins(device)
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=rank > 0)]
-    idist.barrier()  # All look before anyone writes, so that all share the same slides.
+    idist.barrier()  # all ranks list the finished slides before any writes
     mine = shares(left, world)[rank]
 
     @functools.cache
@@ -167,20 +162,18 @@ def _make(
     workers: int,
     advance: Advance,
 ) -> None:
-    """The file of one slide."""
+    """Write the file of one slide."""
     origin = origins.of(job.path, job.mpp, job.models)
     found = work.look(job, networks, device=device, workers=workers, advance=advance)
     if origins.of(job.path, job.mpp, job.models) != origin:
-        raise SlideError(
-            job.path, "the file was changed while it was looked at; start again when it is whole"
-        )
+        raise SlideError(job.path, "the file changed during processing. Fix: run again once it is complete")
     work.write(folder / f"{job.slide_id}{work.suffix}", found, origin)
 
 
 def _over_cluster(
     jobs: Sequence[SlideJob], work: SlideWork, folder: Path, device: torch.device, address: str
 ) -> None:
-    """A call for each slide that is not done, the largest files first."""
+    """Submit unfinished slides to the cluster, largest first."""
     origins = work.origins(device)
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=False)]
     if not left:
@@ -195,7 +188,7 @@ def _over_cluster(
 
 
 def _on_worker(job: SlideJob, *, work: SlideWork, folder: Path, device: torch.device, threads: int) -> None:
-    """One slide, by a worker of a cluster, with as many threads as who asked has."""
+    """Process one slide on a cluster worker, with the caller's number of threads."""
     torch.set_num_threads(threads)
     stamps = tuple((name, path, path.stat().st_mtime_ns) for name, path in job.models.items())
     networks = _networks(work, stamps, device)
@@ -204,7 +197,7 @@ def _on_worker(job: SlideJob, *, work: SlideWork, folder: Path, device: torch.de
 
 @functools.lru_cache(maxsize=1)
 def _networks(work: SlideWork, stamps: tuple[tuple[str, Path, int], ...], device: torch.device) -> Any:
-    """Those of the last call on this worker, while their files are what they were."""
+    """Networks of the worker's last call, while their files are unchanged."""
     return work.load({name: path for name, path, _ in stamps}, device)
 
 
@@ -214,7 +207,7 @@ def _is_done(job: SlideJob, work: SlideWork, origins: Origins, folder: Path, *, 
         return False
     odd = origins.of(job.path, job.mpp, job.models).differences(before)
     if odd and not is_silent:
-        _LOG.info("%s: looked at again, %s", job.path, ", ".join(odd))
+        _LOG.info("slides: slide=%s processed again: %s", job.path, ", ".join(odd))
     return not odd
 
 
@@ -224,7 +217,7 @@ def _num_bytes(path: Path) -> int:
 
 
 def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
-    """Slides of each process: the largest file first, each to the process with the fewest bytes so far."""
+    """Slides of each process: largest first, each to the process with the fewest bytes."""
     size = {job.slide_id: _num_bytes(job.path) for job in jobs}
     parts: list[list[SlideJob]] = [[] for _ in range(processes)]
     load = [0] * processes

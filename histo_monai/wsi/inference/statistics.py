@@ -1,4 +1,4 @@
-"""An encoder with batch-norm statistics of the tissue that it looks at, as fine-tuned models have them."""
+"""Encoder with batch-norm statistics of unaugmented tissue, as in fine-tuned models."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from histo_monai.wsi.inference.stream import SlidePatches
 _LOG = logging.getLogger(__name__)
 
 BATCHNORM = "batchnorm"
-"""Key of the description of an encoder whose statistics were taken anew."""
+"""Description key of encoders with recomputed statistics."""
 _FEWEST = 2
-"""Patches that have a variance."""
+"""Minimum number of patches for a variance."""
 
 
 def has_batchnorm(encoder: Encoder) -> bool:
-    """Whether there are statistics to take."""
+    """Whether the encoder has batch-norm layers."""
     return any(isinstance(module, _BatchNorm) for module in encoder.modules())
 
 
@@ -46,14 +46,14 @@ def write_adapted(
     num: int,
     seed: int,
 ) -> None:
-    """Write an encoder whose batch-norm statistics are of tissue that is not augmented; its weights stay.
+    """Write an encoder with batch-norm statistics of unaugmented tissue and unchanged weights.
 
-    Those that a pretraining leaves are of augmented views. The first of several processes writes, the others wait.
+    Pretraining leaves statistics of augmented views. Process 0 writes, the others wait.
 
     Args:
-        target: the new file, with the number of patches and slides in its description.
-        jobs: slides whose tissue is shown, about equally many patches of each; labels are not looked at.
-        num: patches, at most.
+        target: new file; its description states the numbers of patches and slides.
+        jobs: slides with about equal numbers of patches; labels are not used.
+        num: maximum number of patches.
 
     Raises:
         SlideError: a slide cannot be read.
@@ -63,7 +63,7 @@ def write_adapted(
         encoder, _ = load_encoder(source)
         patches, num_slides = _tissue(jobs, plan, num, seed)
         if len(patches) < _FEWEST:
-            _LOG.warning("%s: no tissue to take batch-norm statistics from; they stay as they are", source)
+            _LOG.warning("embed: encoder=%s without tissue: batch-norm statistics unchanged", source)
             patches, num_slides = patches[:0], 0
         else:
             to_device(encoder, device)
@@ -78,7 +78,7 @@ def write_adapted(
 
 
 def _tissue(jobs: Sequence[SlideJob], plan: MapPlan, num: int, seed: int) -> tuple[torch.Tensor, int]:
-    """Patches (n, 3, P, P), uint8, of all slides in random order; and of how many slides."""
+    """Patches (n, 3, P, P), uint8, of all slides in random order; number of slides."""
     order = generator(seed, "statistics", "slides").permutation(len(jobs))
     chosen = [jobs[number] for number in order[:num]]
     parts = [torch.empty(0, 3, plan.patch_px, plan.patch_px, dtype=torch.uint8)]
@@ -97,7 +97,7 @@ def _tissue(jobs: Sequence[SlideJob], plan: MapPlan, num: int, seed: int) -> tup
 
 
 def _batches(patches: torch.Tensor, size: int, device: torch.device) -> Iterator[torch.Tensor]:
-    """Full batches, 0..1: the variance of all is the mean of theirs."""
+    """Full batches, 0..1, so that the mean of batch variances is the variance."""
     size = min(size, len(patches))
     for first in range(0, len(patches) - size + 1, size):
         batch = patches[first : first + size].to(device)

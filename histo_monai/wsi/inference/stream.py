@@ -1,4 +1,4 @@
-"""The patches of a slide's tissue as batches on the device, whatever is computed of them."""
+"""Batches of a slide's tissue patches on the device."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ from histo_monai.wsi.inference.models import MapPlan
 
 @dataclass(frozen=True)
 class SlidePatches:
-    """One patch around the middle of every cell that holds tissue.
+    """Patches around the center of every cell with tissue.
 
-    Patches stream: at most 2 * workers + 3 blocks of patches are held at a time (32 MiB each, and while one is read a
-    field of up to 4096 x 4096 px), one batch on its way through the network, and 40 bytes per cell. Batches are filled
-    in the order of the blocks, so what they hold depends on the slide and the plan alone, not on `workers`.
+    Memory: at most 2 * workers + 3 blocks of patches (32 MiB each, plus a field of up to 4096 x 4096 px while reading),
+    one batch in the network, and 40 bytes per cell. The batches depend on slide and plan only, not on `workers`.
 
     Attributes:
-        grid: Where the cells lie.
-        cells: Shape (n, 2), int64, (row, column).
-        tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
-        blocks: The patches, block by block.
-        batch_size: Patches at a time.
+        grid: cell grid of the slide.
+        cells: (n, 2), int64, (row, column).
+        tissue: (n,), float32, tissue fraction of each cell, 0..1.
+        blocks: patches, block by block.
+        batch_size: patches per batch.
     """
 
     grid: Grid
@@ -45,15 +44,14 @@ class SlidePatches:
 
     @classmethod
     def find(cls, path: Path, mpp: float | None, plan: MapPlan) -> Self:
-        """Look for tissue.
+        """Patches of a slide's tissue.
 
         Args:
-            mpp: µm per level-0 pixel; None takes the file's own.
-            plan: How it is looked at.
+            mpp: µm per level-0 pixel; None: from the file.
 
         Raises:
-            SlideError: The slide cannot be read, or not at this resolution.
-            InputError: The stride is no whole number of patch pixels.
+            SlideError: the slide cannot be read, or not at this resolution.
+            InputError: the stride is no whole number of patch pixels.
         """
         with open_slide(path, mpp) as slide:
             grid = slide_grid(slide, plan.stride_um)
@@ -62,13 +60,13 @@ class SlidePatches:
         return cls(grid, cells, tissue, blocks, plan.batch_size)
 
     def batches(self, device: torch.device, workers: int) -> Iterator[tuple[torch.Tensor, NDArray[np.int64]]]:
-        """Patches (n, 3, P, P), float32, 0..1, channels last, on the device; and the numbers of their cells.
+        """Batches (n, 3, P, P), float32, 0..1, channels last, on the device; and cell numbers.
 
         Args:
-            workers: Reading processes; 0 reads in this one.
+            workers: reading processes; 0 reads in this process.
 
         Raises:
-            SlideError: The file is damaged.
+            SlideError: the file is damaged.
         """
         order = EpochBatches(len(self.blocks), 1, seed=None)
         loader = patch_loader(_BlockTensors(self.blocks), order, workers=workers, pin=device.type == "cuda")
@@ -95,7 +93,7 @@ class _BlockTensors(Dataset[Any]):
 def _batches(
     blocks: Iterable[tuple[torch.Tensor, torch.Tensor]], size: int, device: torch.device
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of `size`, the last one shorter, whatever the sizes of the blocks."""
+    """Batches of `size`, the last one shorter, from blocks of any size."""
     left: list[tuple[torch.Tensor, torch.Tensor]] = []
     for patches, numbers in blocks:
         together = (*left, (patches.to(device, non_blocking=True), numbers))

@@ -1,1 +1,1 @@
-"""Multiple-instance learning: slides that are known by one label each teach which of their patches matter."""
+"""Multiple-instance learning from one label per slide."""

@@ -1,4 +1,4 @@
-"""The features of slides, as a training asks for them: from memory where they fit, from their files where not."""
+"""Patch features of slides for training, from memory or from files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from histo_monai.utils.errors import InputError
 from histo_monai.wsi.inference.patch_features import FeatureFile
 
 MOST_BYTES = 2 * 2**30
-"""Of features that are kept in memory."""
+"""Memory limit of features, bytes."""
 
 
 class Bags:
-    """One bag of features for each slide; empty where no tissue was found.
+    """One bag of patch features per slide; empty without tissue.
 
     Args:
-        paths: files of features (`wsi.inference.patch_features`).
-        most_bytes: that are kept in memory; more are read anew each time.
+        paths: feature files.
+        most_bytes: memory limit; larger data are read from the files each time.
 
     Raises:
-        InputError: a file cannot be used, or has another number of features than the first; names it.
+        InputError: a file cannot be used, or has another number of features; names it.
     """
 
     def __init__(self, paths: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
@@ -36,8 +36,8 @@ class Bags:
         for path, (_, num_features) in zip(self.paths, sizes, strict=True):
             if num_features != sizes[0][1]:
                 raise InputError(
-                    f"{path}: has {num_features} features a patch, {self.paths[0]} has {sizes[0][1]}; make both with "
-                    "one encoder"
+                    f"{path}: {num_features} features per patch, but {self.paths[0]} has {sizes[0][1]}. Fix: make both "
+                    "with one encoder"
                 )
         self.sizes = [num for num, _ in sizes]
         self.num_features = sizes[0][1] if sizes else 0
@@ -48,13 +48,13 @@ class Bags:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        """Features of the patches of a slide, shape (n, D), float32."""
+        """Patch features of a slide, (n, D), float32."""
         return _read(self.paths[index]) if self._kept is None else self._kept[index]
 
     def moments(self, which: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and standard deviation of each feature over all patches of some slides, shapes (D,), float32.
+        """Mean and standard deviation of each feature over all patches of some slides, (D,), float32.
 
-        A feature without spread has the standard deviation 1.
+        The standard deviation of a constant feature is 1.
         """
         total = np.zeros(self.num_features)
         squares = np.zeros(self.num_features)
@@ -70,10 +70,10 @@ class Bags:
         return torch.from_numpy(mean).float(), torch.from_numpy(scale).float()
 
     def summaries(self) -> dict[str, NDArray[np.float64]]:
-        """What is left of each slide without attention; NaN of an empty one.
+        """Slide features without attention; NaN for an empty bag.
 
         Returns:
-            `mean`: of its features, shape (slides, D); `mean_and_sd`: and their standard deviations, (slides, 2 D).
+            `mean` of the patch features, (slides, D); `mean_and_sd`, with standard deviations, (slides, 2 D).
         """
         none = np.full((1, self.num_features), np.nan)
         bags = (self[i].numpy().astype(np.float64) if self.sizes[i] else none for i in range(len(self)))

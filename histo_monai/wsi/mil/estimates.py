@@ -1,4 +1,4 @@
-"""How often slides are taken for what they are, with intervals by patient; whether attention lies where lesions are."""
+"""Metrics of slide predictions with intervals by patient; agreement of attention with lesions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from histo_monai.wsi.diagnosis.diagnose import cell_auc
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 Estimates = dict[str, dict[str, Estimate]]
-"""Name of an arm -> name of a metric -> value and interval."""
+"""Model or baseline -> metric -> value and interval."""
 
 IN_OUTLINES = "attention_in_outlines"
 
 
 def slide_estimates(slides: SlideClasses, *, seed: int) -> Estimates:
-    """Arm -> metric -> estimate, as `classification_estimates` has them; of two classes `slide_auc` beside them.
+    """Metrics per model and baseline (`classification_estimates`), with `slide_auc` for two classes.
 
-    The latter has DeLong's interval by patient. Scores of a fold come from a network of their own: where slides were
-    cross-fitted, networks that differ in level cost AUC, which is the price of all labels having taught.
+    `slide_auc` has DeLong's interval by patient. Cross-fitted scores of different folds come from different networks;
+    differences in their level lower the AUC.
     """
     labels, several = slides.labels, len(set(slides.rows["label"])) > 1
     estimates: Estimates = {}
@@ -36,14 +36,11 @@ def slide_estimates(slides: SlideClasses, *, seed: int) -> Estimates:
 def attention_in_outlines(
     maps: Mapping[str, Heatmap], column: str, truth: Mapping[str, Sequence[Region]]
 ) -> list[float]:
-    """For each slide with a lesion: how often a cell inside an outline has more weight than one outside (AUC).
+    """AUC of attention inside against outside the outlines, per slide with both kinds of cells; 0.5 is chance.
 
     Args:
         maps: by slide.
-        truth: outlines by slide, all of them.
-
-    Returns:
-        One AUC for each slide that has cells of both kinds; 0.5 says that attention lies anywhere.
+        truth: all outlines by slide.
     """
     areas = [cell_auc({name: heatmap}, {name: column}, truth) for name, heatmap in maps.items()]
     return [area for area in areas if np.isfinite(area)]

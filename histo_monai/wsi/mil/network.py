@@ -1,4 +1,4 @@
-"""Gated attention pooling: a slide is the mean of its patches, weighted by how much each of them tells."""
+"""Gated attention pooling: slide = mean of its patches, weighted by attention."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from torch import nn
 
 
 class AttentionPooling(nn.Module):
-    """Features of the patches of one slide -> logits of its class (Ilse, Tomczak and Welling 2018, equation 9).
+    """Class logits of a slide from its patch features (Ilse, Tomczak and Welling 2018, equation 9).
 
-    With h_k the features of patch k, standardized, V and U matrices and w a vector, the weight of a patch is
+    With standardized features h_k of patch k, matrices V and U and a vector w, the attention of a patch is
     a_k = softmax over k of w' (tanh(V h_k) * sigmoid(U h_k)), and the slide is z = sum over k of a_k h_k; a linear
-    layer on z gives the logits. Nothing else learns: few slides must do.
+    layer on z gives the logits. It has no further weights, as slides are few.
 
     Input  (n, D), float32
-    Output logits (K,), and the weights of the patches (n,), sum 1
+    Output logits (K,), and attention (n,), sum 1
 
     Args:
         num_features: D.
         num_classes: K.
         hidden: rows of V and of U.
-        dropout: of the gated hidden layer, while it learns.
+        dropout: of the gated hidden layer in training.
     """
 
     mean: torch.Tensor
@@ -37,7 +37,7 @@ class AttentionPooling(nn.Module):
         self.head = nn.Linear(num_features, num_classes)
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits and weights of one slide."""
+        """Logits and attention of one slide."""
         patches = (features - self.mean) / self.scale
         hidden = torch.tanh(self.content(patches)) * torch.sigmoid(self.gate(patches))
         weights = self.weight(self.dropout(hidden)).squeeze(1).softmax(dim=0)

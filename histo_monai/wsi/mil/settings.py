@@ -1,4 +1,4 @@
-"""What params can set of multiple-instance learning."""
+"""Params of multiple-instance learning."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from histo_monai.utils.settings.rules import Count, Positive, Range
 
 @dataclass(frozen=True)
 class MilSettings:
-    """How slides are learned from their labels.
+    """Training on slide labels.
 
     Attributes:
-        num_folds: of the labeled slides that are not tested on; each is scored by a network that has not seen it.
-        epochs: each shows every slide once, one at a time.
-        lr: of AdamW, up a line in the first tenth of the steps and down a cosine then.
-        weight_decay: decoupled from the gradient.
-        hidden: see `AttentionPooling`.
-        dropout: see `AttentionPooling`.
-        patches_per_step: of a slide with more, so many are drawn anew each time that it is shown.
+        num_folds: folds of labeled slides outside the test; a network trained without a slide scores it.
+        epochs: each uses every slide once, one per step.
+        lr: AdamW; linear warmup in a tenth of the steps, then cosine decay.
+        weight_decay: decoupled.
+        hidden: as in `AttentionPooling`.
+        dropout: as in `AttentionPooling`.
+        patches_per_step: random subset of a larger slide, new in each step.
     """
 
     num_folds: Annotated[int, Range(2)]

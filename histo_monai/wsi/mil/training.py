@@ -1,4 +1,4 @@
-"""Slides and their labels -> attention pooling, cross-fitted: no network scores a slide whose label it has seen."""
+"""Attention pooling trained on slide labels, cross-fitted: networks trained without a slide score it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _WARMUP = 0.1
 
 @dataclass(frozen=True)
 class Slides:
-    """What is learned from.
+    """Slides with features, labels and folds.
 
     Attributes:
         bags: features of every slide, labeled or not.
-        labels: class of each by number; -1 where it is not known, or not to be looked at. Shape (n,), int64.
-        folds: of each labeled slide; -1 for the others. Shape (n,), int64.
-        groups: patient of each, or the slide itself. Shape (n,).
+        labels: (n,), int64, class numbers; -1 for unlabeled and test slides.
+        folds: (n,), int64, fold of each labeled slide; -1 for others.
+        groups: (n,), patient of each slide, or the slide itself.
         num_classes: K.
     """
 
@@ -49,16 +49,16 @@ class Slides:
 
 @dataclass(frozen=True)
 class CrossFitted:
-    """What slides are taken for: those of a fold by the network without it, the others by the mean of all networks.
+    """Cross-fitted predictions: a fold's slides by the network trained without it, others by the mean of all networks.
 
-    A slide without tissue is taken for each class as often as it is among those learned from.
+    A slide without tissue gets the class proportions of the training slides.
 
     Attributes:
-        networks: by number of the fold that they have not seen.
-        probabilities: name of an arm -> shape (n, K).
-        weights: of the patches of each slide, attention, sum 1: shape (patches,), float32.
-        curves: a row for each fold and epoch: fold, epoch, loss.
-        moments: what cross-validation chose for the linear model of all labeled slides.
+        networks: by number of the held-out fold.
+        probabilities: model or baseline -> (n, K).
+        weights: attention over the patches of each slide, sum 1: (patches,), float32.
+        curves: one row per fold and epoch: fold, epoch, loss.
+        moments: selected hyperparameters of the linear model on all labeled slides.
     """
 
     networks: Mapping[int, AttentionPooling]
@@ -70,18 +70,18 @@ class CrossFitted:
 
 @dataclass(frozen=True)
 class Kept:
-    """Networks that are done, so that a killed run goes on after its last finished fold.
+    """Finished networks on disk, so that an interrupted run resumes after its last fold.
 
     Attributes:
-        folder: of their files.
-        fingerprint: of everything that decides them; those under another are taught again.
+        folder: of the files.
+        fingerprint: of everything that determines the networks; a file with another one is trained again.
     """
 
     folder: Path
     fingerprint: str
 
     def load(self, fold: int) -> tuple[dict[str, torch.Tensor], list[float]] | None:
-        """Weights and losses of a fold; None where they are not there, or were made from something else."""
+        """Weights and losses of a fold; None if missing or of another fingerprint."""
         try:
             state, about = load_model(self._path(fold))
         except InputError:
@@ -89,7 +89,7 @@ class Kept:
         return (state, list(about["losses"])) if about.get("fingerprint") == self.fingerprint else None
 
     def save(self, fold: int, network: AttentionPooling, losses: Sequence[float]) -> None:
-        """Keep a network that has learned."""
+        """Save a trained network."""
         about = {"fingerprint": self.fingerprint, "losses": list(losses)}
         save_model(self._path(fold), network.state_dict(), about)
 
@@ -100,14 +100,14 @@ class Kept:
 def cross_fit(
     slides: Slides, settings: MilSettings, *, seed: int, device: torch.device, kept: Kept | None = None
 ) -> CrossFitted:
-    """Teach a network without each fold, and score every slide.
+    """Cross-fitted predictions of every slide, from one network per held-out fold.
 
     Args:
-        slides: labeled ones of every class in at least two folds, none of these empty.
-        kept: those that are done already; None keeps none.
+        slides: every class is in at least two folds, and no labeled slide is empty.
+        kept: finished networks; None saves none.
 
     Raises:
-        ArithmeticError: a loss is not finite; names epoch, iteration and what to change.
+        ArithmeticError: a loss is not finite; names epoch, iteration and fix.
     """
     networks, curves = {}, []
     for fold in sorted(set(slides.folds.tolist()) - {-1}):
@@ -151,19 +151,15 @@ def teach(
     seed: int,
     device: torch.device,
 ) -> tuple[AttentionPooling, list[float]]:
-    """A network that has learned from some slides; classes weigh alike, whatever their numbers.
+    """Network trained on some slides with balanced class weights, in evaluation mode; mean loss per epoch.
 
     Args:
-        bags: features.
-        labels: their classes by number, Shape (n,).
+        labels: (n,), class numbers.
         num_classes: K.
-        seed: of the initialization, of dropout, and of the orders.
-
-    Returns:
-        The network, in evaluation mode; and the mean loss of each epoch.
+        seed: of initialization, dropout and order.
 
     Raises:
-        ArithmeticError: see `cross_fit`.
+        ArithmeticError: a loss is not finite.
     """
     torch.manual_seed(derive_seed(seed, "initialization"))
     network = _new(bags, num_classes, settings)
@@ -218,7 +214,7 @@ def _some(bag: torch.Tensor, most: int, drawn: np.random.Generator) -> torch.Ten
 def _attend(
     slides: Slides, networks: Mapping[int, AttentionPooling], device: torch.device
 ) -> tuple[NDArray[np.float64], list[NDArray[np.float32]]]:
-    """Probabilities and weights of all slides."""
+    """Probabilities and attention of all slides."""
     probabilities, weights = [], []
     for number in progress(range(len(slides.bags)), title="slides", unit="slide", leave=False):
         fold = int(slides.folds[number])
@@ -237,7 +233,7 @@ def _attend(
 
 
 def _by_moments(slides: Slides, known: NDArray[np.intp]) -> tuple[NDArray[np.float64], Mapping[str, Any]]:
-    """The linear model, cross-fitted with the same folds; and what the one of all labeled slides has chosen."""
+    """Cross-fitted predictions of the linear model, and its selected hyperparameters on all labeled slides."""
     summaries = slides.bags.summaries()
     found = np.empty((len(slides.bags), slides.num_classes))
 

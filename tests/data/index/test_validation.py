@@ -105,7 +105,7 @@ def test_camelyon16_needs_one_slide_of_a_kind_where_labels_choose_and_two_with_s
 def test_rows_marked_validation_are_counted_in_a_warning() -> None:
     write_state("own")
     (warning,) = [line for line in _index("own", "labeled")[2] if "split validation" in line]
-    assert warning.startswith("4 patches with the split validation are for training: cross-validation")
+    assert warning.startswith("4 patches with the split validation")
     assert not [line for line in _index("own", "separate")[2] if "split validation" in line]
     assert set(read_slides(OWN)["split"]) == {
         "train",
@@ -157,7 +157,7 @@ def test_check_says_in_a_line_where_nothing_can_be_chosen_or_measured(case: str,
     lines = [line for line in remarks if "cross-validation needs two patients" in line]
     assert len(lines) == bool(why)
     what = (
-        "cross-validation chooses nothing: "
+        "cross-validation cannot run: "
         if is_tested
         else "nothing can be measured: no patch has the split test, "
     )

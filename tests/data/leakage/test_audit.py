@@ -159,7 +159,7 @@ def test_a_slide_in_two_splits_under_two_names_is_a_leak(slides: list[str]) -> N
 def test_the_same_pixels_under_two_labels_are_a_warning() -> None:
     table = _patches(*[("train", {"label": label}) for label in ("a", "b", "a", "a")])
     (warning,) = same_pixels_other_label(table, pd.Series(["x", "x", "x", "y"]))
-    assert warning.startswith("3 images have the pixels of another one but not its label")
+    assert warning.startswith("3 images have equal pixels but different labels")
     assert "0.png and 1.png" in warning
     assert same_pixels_other_label(table, pd.Series(["x", "z", "x", ""])) == []
     scores = _patches(*[("train", {"score": score}) for score in (0.1, 0.2, np.nan)])

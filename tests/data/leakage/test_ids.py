@@ -37,7 +37,7 @@ ALIKE = {
 
 @pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
 def test_ids_that_look_alike_are_one_warning_with_both(pair: tuple[str, str]) -> None:
-    (warning,) = similar_ids([*pair, "another"], "patients", "write them in one way")
+    (warning,) = similar_ids([*pair, "another"], "patients", "use one spelling")
     assert all(repr(one) in warning for one in pair)
     assert "another" not in warning
 

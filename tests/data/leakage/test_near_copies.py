@@ -115,8 +115,8 @@ def test_no_two_of_the_real_patches_of_two_patients_are_taken_for_copies(real_sl
 
 def test_ids_that_differ_by_case_blanks_or_the_way_a_letter_is_written_are_a_warning() -> None:
     ids = ["P1", "p1", "P 1", "", "Ö2", "O\u03082", "ö3", "Q1", "Q1"]
-    (warning,) = similar_ids(ids, "patients", "write them in one way")
+    (warning,) = similar_ids(ids, "patients", "use one spelling")
     assert warning.startswith("patients that look alike: 'P 1' and 'P1' and 'p1'; ")
     assert warning.count(" and ") == 3
-    assert warning.endswith("write them in one way")
+    assert warning.endswith("use one spelling")
     assert similar_ids(["a", "b", "a", "", ""], "patients", "x") == []

@@ -143,7 +143,7 @@ def test_batches_do_not_depend_on_the_number_of_workers(
 
 def test_a_center_without_its_slide_is_named(corpus: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     slides, centers = corpus
-    with pytest.raises(ValueError, match=r"slide 's2', which slides\.csv does not hold"):
+    with pytest.raises(ValueError, match=r"slide 's2' is not in slides\.csv"):
         ConcentricPatches(slides.iloc[:2], centers, mpps=(1.0, 2.0, 4.0), patch_px=32)
 
 
@@ -172,5 +172,5 @@ def test_validation_keeps_order_and_every_row() -> None:
 def test_batches_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="does not divide among 4 processes"):
         EpochBatches(100, 6, seed=0, world_size=4)
-    with pytest.raises(ValueError, match="3 training samples do not fill one batch of 4"):
+    with pytest.raises(ValueError, match="3 training samples do not fill a batch of 4"):
         EpochBatches(3, 4, seed=0)

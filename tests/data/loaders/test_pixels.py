@@ -128,7 +128,7 @@ def test_a_long_image_and_a_missing_one_are_named(tmp_path: Path, write_image: C
         for name, path in (("a", long), ("b", tmp_path / "no.png"))
     ]
     dataset = LabeledPatches(labeled_table(rows), patch_px=P)
-    with pytest.raises(ValueError, match=r"long\.png: 20 × 30 px; a patch is a square"):
+    with pytest.raises(ValueError, match=r"long\.png: 20 × 30 px. Fix: use a square"):
         dataset[0]
     with pytest.raises(ValueError, match=r"no\.png: no such file"):
         dataset[1]

@@ -44,7 +44,7 @@ def test_order_is_a_function_of_seed_purpose_and_epoch() -> None:
 
 
 def test_no_row_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no labeled patch"):
+    with pytest.raises(ValueError, match="labeled: no patch"):
         ShuffledBatches(0, 4, seed=0, purpose="labeled")
 
 

@@ -232,7 +232,7 @@ def test_power_is_that_of_the_file_or_an_error(real_slides: Path, small: Path) -
     with open_slide(path) as slide:
         expected = by_hand(slide, (300, 400), None, slide.mpp * 20 / 7)
     assert np.array_equal(ours.get_data(wsi, (300, 400), (SIDE, SIDE), power=7)[0], expected)
-    with pytest.raises(ValueError, match=r"a\.tif: states no objective power; ask by mpp"):
+    with pytest.raises(ValueError, match=r"a\.tif: states no objective power. Fix: ask by mpp"):
         ours.get_data(ours.read(small), power=10)
 
 
@@ -320,20 +320,20 @@ def test_a_reader_is_pickled_without_its_slides_and_serves_threads(small: Path) 
 @pytest.mark.parametrize(
     ("made", "asked", "says"),
     [
-        ({}, {"level": 9}, r"a\.tif: level 9 asked for; its levels, from 0 on, have 0\.5 µm/px"),
-        ({}, {"level": -1}, "level -1 asked for"),
-        ({"mpps": [1.0]}, {"level": 2}, r"level 2 asked for; its levels, from 0 on, have 0\.5, 1 µm/px"),
-        ({}, {"level": 0, "mpp": 1.0}, r"one of level, mpp and power expected, got level 0 and mpp 1\.0"),
+        ({}, {"level": 9}, r"a\.tif: level 9 does not exist.*from 0 on; they have 0\.5 µm/px"),
+        ({}, {"level": -1}, "level -1 does not exist"),
+        ({"mpps": [1.0]}, {"level": 2}, r"level 2 does not exist.*from 0 on; they have 0\.5, 1 µm/px"),
+        ({}, {"level": 0, "mpp": 1.0}, r"got level 0 and mpp 1\.0"),
         (
             {"mpp": 1.0},
             {"level": 0},
-            r"made for mpp 1\.0 and is asked for level 0; MONAI's WSI datasets always",
+            r"made for mpp 1\.0 and is asked for level 0.*MONAI's WSI datasets always",
         ),
         ({}, {"mpp": 0.2}, r"a\.tif: asked for 0\.2 µm/px, finer than the slide's own 0\.5"),
-        ({}, {"mpp": (1.0, 2.0)}, r"pixels are square; mpp is one number, got \(1\.0, 2\.0\)"),
-        ({}, {"mpp": 0.0}, r"mpp: a positive number expected, got 0\.0"),
-        ({}, {"mode": "HSV"}, "mode is 'HSV'; expected RGB or RGBA"),
-        ({}, {"size": (0, 5)}, r"at least 1 x 1 px, got \(0, 5\)"),
+        ({}, {"mpp": (1.0, 2.0)}, r"mpp: got \(1\.0, 2\.0\)"),
+        ({}, {"mpp": 0.0}, r"mpp: got 0\.0"),
+        ({}, {"mode": "HSV"}, "mode: got 'HSV'. Fix: pass RGB or RGBA"),
+        ({}, {"size": (0, 5)}, r"size: got \(0, 5\)"),
         ({}, {"location": (4, 4), "size": None}, r"a patch at \(4, 4\) needs a size"),
     ],
 )
@@ -345,20 +345,22 @@ def test_what_cannot_be_read_is_told_in_a_line(small: Path, made: Any, asked: An
 
 
 def test_what_a_reader_cannot_be_made_for_is_told_at_once(small: Path) -> None:
-    with pytest.raises(ValueError, match=r"made for a level or for mpp 1\.0, got both; MONAI's WSI datasets"):
+    with pytest.raises(ValueError, match=r"got level and mpp 1\.0.*MONAI's WSI datasets"):
         PatchWSIDataset([], patch_size=8, reader=SlideReader, mpp=1.0)
-    with pytest.raises(ValueError, match="made for mpp or for power, got mpp 1 and power 20"):
+    with pytest.raises(ValueError, match="got mpp 1 and power 20"):
         SlideReader(mpp=1, power=20)
-    with pytest.raises(ValueError, match="mpps: a positive number expected, got -1"):
+    with pytest.raises(ValueError, match="mpps: got -1"):
         SlideReader(mpps=[1.0, -1])
-    with pytest.raises(ValueError, match="takes paths alone, got num_workers, too"):
+    with pytest.raises(ValueError, match=r"got num_workers\. Fix: pass paths alone"):
         SlideReader().read(small, num_workers=2)
 
 
 def test_a_slide_without_resolution_asks_for_it(tmp_path: Path) -> None:
     write_slide(tmp_path / "bare.tif", 0, None)
     bare = str(tmp_path / "bare.tif")
-    with pytest.raises(ValueError, match=r"bare\.tif: states no resolution; give SlideReader its slide_mpp"):
+    with pytest.raises(
+        ValueError, match=r"bare\.tif: states no resolution. Fix: give SlideReader its slide_mpp"
+    ):
         SlideReader().get_data(SlideReader().read(bare))
     for stated in (0.25, {tmp_path / "bare.tif": 0.25, "other.tif": 1.0}):
         ours = SlideReader(slide_mpp=stated)

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 from histo_monai.evaluation.baselines.colors import color_features
-from histo_monai.evaluation.baselines.models import ARMS, FLOOR, LEARNED, stacked
+from histo_monai.evaluation.baselines.models import BASELINES, FLOOR, LEARNED, stacked
 from histo_monai.evaluation.comparison.rows import KNN, LINEAR
 from histo_monai.finetuning.learners import LEARNERS
 from histo_monai.semisupervised import METHODS
@@ -48,9 +48,9 @@ def test_every_arm_chooses_among_features_and_learners_that_there_are() -> None:
     for arm in LEARNED.values():
         assert set(arm.features) <= {*made, "encoder"}
         assert set(arm.learners) <= set(LEARNERS)
-    assert len(set(ARMS)) == len(ARMS) == 5
+    assert len(set(BASELINES)) == len(BASELINES) == 5
 
 
 def test_no_student_has_the_name_of_an_arm() -> None:
-    assert not {LINEAR, KNN, "finetune", *ARMS} & set(METHODS)
+    assert not {LINEAR, KNN, "finetune", *BASELINES} & set(METHODS)
     assert not [name for name in METHODS if "+" in name or "-" in name]

@@ -172,11 +172,11 @@ NOISY = {"noise": 0.012}
 @pytest.mark.parametrize(
     ("baseline", "score", "reason"),
     [
-        (curve(SIZES[:3], power(SIZES[:3])), 0.85, "3 of the 4 sizes"),
+        (curve(SIZES[:3], power(SIZES[:3])), 0.85, "3 sizes, and extrapolation needs 4"),
         (curve(SIZES, [0.7, 0.71, 0.7, 0.71], noise=0.03), 0.8, "does not rise beyond its noise"),
         (curve(SIZES, [0.8, 0.7, 0.7, 0.6]), 0.9, "does not rise beyond its noise"),
-        (curve(SIZES, power(SIZES)), 0.92, "can ever reach, so does it in 100.0%"),
-        (curve(SIZES, power(SIZES), **NOISY), 0.98, "above what the fitted curve can ever reach"),
+        (curve(SIZES, power(SIZES)), 0.92, "above the ceiling of the fitted curve, also in 100.0%"),
+        (curve(SIZES, power(SIZES), **NOISY), 0.98, "above the ceiling of the fitted curve"),
         (curve(SIZES, power(SIZES)), float(power(6100)), "beyond 10 times the largest size"),
     ],
 )
@@ -205,7 +205,7 @@ def test_an_upper_end_too_far_away_is_not_told():
     needed = labels_needed(curve(SIZES, values, noise=0.004), float(power(4000, 1.0, 1.5, 0.3)))
     assert np.isfinite(needed.value)
     assert np.isinf(needed.high)
-    assert "the upper end lies beyond 10 times" in needed.reason
+    assert "the upper limit lies beyond 10 times" in needed.reason
 
 
 def test_replicates_without_a_number_are_left_out_until_most_are():

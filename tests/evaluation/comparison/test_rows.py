@@ -16,7 +16,7 @@ STACKED = [stacked_row(method, student) for student in STUDENTS for method in ME
 def test_a_row_is_read_from_its_id_and_is_one_of_three_kinds(row: Row) -> None:
     assert Row.of(row.id) == row
     assert row.is_network == (row in NETWORKS)
-    assert row.is_arm == (row in [*FROZEN, *STACKED])
+    assert row.is_baseline == (row in [*FROZEN, *STACKED])
     assert bool(row.student) == any(student in row.training for student in STUDENTS)
 
 

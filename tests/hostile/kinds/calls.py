@@ -26,7 +26,6 @@ WRONG: dict[str, tuple[str, ...]] = {
     "a seed in words": (FINETUNE, "--method", "random", "--seed", "zero"),
     "a seed of 1.5": (FINETUNE, "--method", "random", "--seed", "1.5"),
     "no slide to map": ("map", *NEW),
-    "no model to map with": ("map", SLIDE, "--output", "new"),
     "no folder to map into": ("map", SLIDE, "--model", str(STUDENT)),
     "a stride in words": ("map", SLIDE, *NEW, "--stride-um", "fine"),
     "a number of suggestions in words": ("suggest", *RUN, "--num", "many"),
@@ -92,10 +91,13 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a format nobody knows to convert into": (("convert", "a.xml", "b.svg"), ("b.svg",)),
     "curves without git": (("curves",), ()),
     "curves to a score of nan": (("curves", "--score", "nan"), ()),
-    "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port is 99999; expected 1 to 65535",)),
+    "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port: 99999 is out of range",)),
     "a negative port": (("report", "--serve", "--port", "-1"), ("--port is -1",)),
-    "an encoder to map with": (("map", SLIDE, "--model", ENCODER, "--output", "new"), ("an encoder alone",)),
-    "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder alone",)),
+    "an encoder to map with": (
+        ("map", SLIDE, "--model", ENCODER, "--output", "new"),
+        ("an encoder, not a fine-tuned model",),
+    ),
+    "an encoder as bundle": (("export", ENCODER, "--bundle", "new"), ("an encoder, not a fine-tuned model",)),
     "nothing to export": (("export", str(STUDENT)), ("--bundle",)),
     "authors of a graph": (
         ("export", str(STUDENT), "--onnx", "new.onnx", "--authors", "A. B."),
@@ -114,7 +116,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("import", ENCODER, "--output", "new", "--like", str(STUDENT)),
         ("head.linear",),
     ),
-    "a project where something is": (("init", "data"), ("is not empty",)),
+    "a project where something is": (("init", "data"), ("not empty",)),
     "a project below a file": (("init", "params.yaml/new"), ("params.yaml",)),
     "a project of nothing": (("init", ""), ()),
     "patches of no pixel": (
@@ -151,6 +153,7 @@ def cases() -> Iterator[Case]:
     """Both kinds."""
     for name, argv in WRONG.items():
         yield Case(CALLS, name, argv, code=WRONG_CALL)
+    yield Case(CALLS, "no model to map with", ("map", SLIDE, "--output", "new"), says=("chosen.json",))
     for name, (argv, says) in REFUSALS.items():
         yield Case(CALLS, name, argv, _prepare, says, state="done")
     yield Case(CALLS, "the map again", MAP, code=ACCEPTED, state="done")

@@ -20,7 +20,7 @@ PAGES, STATED, SUBS = "pages of a slide", "what a slide states", "SubIFDs"
 INDEX = ("index",)
 VICTIM = OWN / "s1.tif"
 NAMED = ("s1.tif",)
-LEFT_OUT = "left out as"
+LEFT_OUT = "skipped as"
 SIZE_YX = (512, 512)
 _SUB_DIRECTORIES = 330
 
@@ -89,7 +89,7 @@ def _page_cases() -> Iterator[Case]:
             PAGES, f"bits in reverse, codec {compression}", INDEX, _write(page), (), ACCEPTED, check=_is()
         )
     for dtype in ("float16", "float32", "float64", "int8", "int16", "int32", "uint32"):
-        yield Case(PAGES, f"samples of {dtype}", INDEX, _samples(dtype), (*NAMED, "8-bit are read"))
+        yield Case(PAGES, f"samples of {dtype}", INDEX, _samples(dtype), (*NAMED, "save it as 8-bit"))
     for shape, name in (((16, 2**16), "wide"), ((2**16, 16), "high")):
         yield Case(PAGES, f"one tile 65,536 px {name}", INDEX, _one_tile(shape), NAMED)
     for has_folder in (False, True):

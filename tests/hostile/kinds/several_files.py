@@ -104,7 +104,7 @@ def _several() -> Iterator[Case]:
             call = _mapping(slide, command)
             yield case(f"{command} of a {name}", call, draw, code=ACCEPTED)
             again = all_of(draw, partial(run, *call))
-            word = {"map": "mapped already", "features": "has its features already"}[command]
+            word = {"map": "map exists", "features": "has its features already"}[command]
             yield case(f"{command} of a {name} that is as it was", call, again, (word,), ACCEPTED)
             other = all_of(again, partial(draw, 5))  # type: ignore[arg-type]
             says = ("the slide's content differs",)
@@ -130,7 +130,7 @@ def _several() -> Iterator[Case]:
         partial(run, *_mapping(DICOM)),
         lambda: Path("dicom/x.dcm").write_bytes(instance(slide_pixels(3), 1.0, "1.2.8", "1.2.8.1")),
     )
-    yield case("an instance of another series", _mapping(DICOM), other_series, ("mapped already",), ACCEPTED)
+    yield case("an instance of another series", _mapping(DICOM), other_series, ("map exists",), ACCEPTED)
     yield from _listed()
 
 
@@ -187,7 +187,7 @@ def _replaced() -> Iterator[Case]:
     for before, now, says in (
         ("float32", "bfloat16", "precision was float32, now bfloat16"),
         ("bfloat16", "float32", "precision was bfloat16, now float32"),
-        ("bfloat16", "bfloat16", "mapped already"),
+        ("bfloat16", "bfloat16", "map exists"),
     ):
         mapped = all_of(partial(_compute_in, before), partial(run, *call), partial(_compute_in, now))
         name = f"a map in {now} where it was in {before}"

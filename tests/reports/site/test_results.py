@@ -39,10 +39,10 @@ def _split(**verdicts: str) -> SplitTable:
 
 def test_the_best_network_is_named_first_and_each_verdict_is_that_of_the_test() -> None:
     lines = list(story(_split(rsp_finetune_rsp_paper="worse", rsp_paper_color="better")))
-    assert lines[0] == "RSP + CR does best of the networks: accuracy 0.800 (0.70 to 0.90) on test."
+    assert lines[0] == "The best network is RSP + CR: accuracy 0.800 (0.70 to 0.90) on test."
     assert lines[1].startswith("RSP + CR is better than color alone, +0.200 (+0.15 to +0.25)")
     assert (
-        lines[2] == "RSP + CR is better than RSP fine-tuned, +0.100 (+0.05 to +0.15), from which it started."
+        lines[2] == "RSP + CR is better than RSP fine-tuned, +0.100 (+0.05 to +0.15), its fine-tuned model."
     )
     assert lines[3].startswith("RSP + CR is not distinguishable from RSP + supervised, +0.050")
     assert len(lines) == 4
@@ -73,11 +73,11 @@ def test_where_looking_at_nothing_is_as_good_as_any_network_that_comes_first(rig
     assert isinstance(lead, Lines)
     first, last = lead.lines[0], lead.lines[-1]
     if right < 0.8:
-        assert first.startswith("RSP + CR does best")
-        assert last == "To call every patch normal, the most frequent label, is right on 0.600."
+        assert first.startswith("The best network is RSP + CR")
+        assert last == "Predicting the most frequent label, normal, for every patch is correct on 0.600."
     else:
         assert first.startswith(
-            "No network is right more often than who looks at nothing and calls every patch normal"
+            "No network exceeds the accuracy of predicting the most frequent label for every patch, normal"
         )
         assert f"{right:.3f}" in first
 

@@ -20,13 +20,13 @@ def test_a_port_that_another_program_has_is_one_line(tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(
-            InputError, match=f"--port {port}: cannot be had .Address already in use.; name another"
+            InputError, match=f"--port {port}: not available .Address already in use.. Fix: name another"
         ):
             serve(tmp_path, port)
 
 
 def test_a_page_that_was_never_written_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"index\.html: not found; run `dvc repro report` first"):
+    with pytest.raises(InputError, match=r"index\.html: not found. Fix: run `dvc repro report`"):
         serve(tmp_path, None)
 
 

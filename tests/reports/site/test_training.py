@@ -35,18 +35,18 @@ def _of_student(**columns: list[float]) -> tuple[dict[str, Any], list[str]]:
 
 def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all() -> None:
     charts, told = _of_student(train_guess_accuracy=[0.5, 0.625], train_used_guess_accuracy=[np.nan, 0.75])
-    assert charts["Student: guesses of unlabeled patches"] == [
+    assert charts["Student: pseudo labels"] == [
         {"epoch": 1, "name": "all guesses", "value": 0.5},
         {"epoch": 2, "name": "all guesses", "value": 0.625},
-        {"epoch": 2, "name": "guesses that are used", "value": 0.75},
+        {"epoch": 2, "name": "pseudo labels that are used", "value": 0.75},
     ]
-    assert {row["name"] for row in charts["Student: shares"]} == {"train: part of the guesses that is used"}
+    assert {row["name"] for row in charts["Student: shares"]} == {"train: fraction of pseudo labels used"}
     assert told == []
 
 
 def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
     charts, told = _of_student(train_guess_absolute_error=[0.25, 0.125])
-    assert [row["value"] for row in charts["Student: guesses of unlabeled patches"]] == [0.25, 0.125]
+    assert [row["value"] for row in charts["Student: pseudo labels"]] == [0.25, 0.125]
     assert told == []
 
 
@@ -54,10 +54,9 @@ def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
 def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, list[float]]) -> None:
     charts, told = _of_student(**columns)
     assert set(charts) == {"Student: losses", "Student: shares"}
-    assert [
-        line.startswith("How right the guesses of unlabeled patches are is not known: the method")
-        for line in told
-    ] == [True]
+    assert [line.startswith("The accuracy of pseudo labels is unknown: the method") for line in told] == [
+        True
+    ]
 
 
 def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> None:
@@ -65,13 +64,17 @@ def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> No
         pd.DataFrame({"epoch": [], "lr": [], "validation_loss": []}), None, "a run", "pairs.png", ["kept"]
     )
     told = [line for block in section.blocks if isinstance(block, Lines) for line in block.lines]
-    assert told == ["a run", "kept", "The student took no step: its weights are the fine-tuned model's."]
+    assert told == [
+        "a run",
+        "kept",
+        "The student has no training step: its weights are the fine-tuned model's.",
+    ]
     assert [block.title for block in section.blocks if isinstance(block, Pictures)] == [
-        "What the student was shown"
+        "Views of unlabeled patches"
     ]
 
 
 def test_how_much_of_a_student_is_the_fine_tuned_model_is_told() -> None:
     assert of_start(0.0) == []
-    assert of_start(0.25)[0].startswith("25 % of the student's weights are the fine-tuned model's")
-    assert of_start(1.0)[0].endswith("so the student is the fine-tuned model as it was.")
+    assert of_start(0.25)[0].startswith("Weight of the fine-tuned model in the student: 25 %")
+    assert of_start(1.0)[0].endswith("so the student equals the fine-tuned model.")

@@ -60,7 +60,7 @@ def test_a_folder_beside_its_zip_is_refused_and_neither_is_named(
     root = tree.parent
     assert find_tree(root, "data") == tree
     zipped(tree, root / "data.zip")
-    with pytest.raises(ValueError, match=r"data and .*data\.zip: the same data twice; keep one"):
+    with pytest.raises(ValueError, match=r"data and .*data\.zip: the same data twice"):
         find_tree(root, "data")
     with pytest.raises(ValueError, match=r"holds neither other/ nor other\.zip"):
         find_tree(root, "other")
@@ -96,7 +96,7 @@ def test_gray_becomes_three_channels_and_transparent_becomes_white(
 
 def test_sixteen_bits_are_refused(tmp_path: Path, write_image: WriteImage) -> None:
     path = write_image(tmp_path / "deep.png", pixels=np.full((8, 8, 3), 4000, np.uint16))
-    with pytest.raises(ValueError, match=r"deep\.png: uint16 per channel; save it with 8 bits"):
+    with pytest.raises(ValueError, match=r"deep\.png: uint16 per channel.*8 bits"):
         read_image(path)
 
 

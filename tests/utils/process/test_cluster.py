@@ -179,9 +179,7 @@ def always_ends(number: int) -> int:
 
 def test_a_call_that_ends_worker_after_worker_is_a_sentence(make_cluster: Callable[[int], Cluster]) -> None:
     made = make_cluster(5)
-    with pytest.raises(
-        InputError, match="4 workers ended while they did the same call; do they have enough memory"
-    ):
+    with pytest.raises(InputError, match="4 workers ended during one call"):
         list(map_over_cluster(always_ends, [[1]], made.address))
 
 
@@ -201,24 +199,24 @@ def test_workers_that_would_give_other_results_are_refused(
 ) -> None:
     made = make_cluster(0)
     with pytest.raises(
-        InputError, match="the scheduler has no workers; start some with `dask worker --nthreads 1`"
+        InputError, match=r"the scheduler has no workers\. Fix: start some with `dask worker --nthreads 1`"
     ):
         list(map_over_cluster(abs, [[1]], made.address))
     made.add_worker()
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "__version__", "0.0.1")
-        with pytest.raises(InputError, match=r"has histo_monai .*, here is 0\.0\.1$"):
+        with pytest.raises(InputError, match=r"has histo_monai .*install 0\.0\.1 there"):
             list(map_over_cluster(abs, [[1]], made.address))
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
     monkeypatch.setattr(os, "getcwd", lambda: str(gone))
-    with pytest.raises(InputError, match=r"does not see .*; the project must lie on a disk that all share"):
+    with pytest.raises(InputError, match=r"does not see .*. Fix: put the project on a disk"):
         list(map_over_cluster(abs, [[1]], made.address))
     monkeypatch.undo()
     made.add_worker(threads=2)
-    with pytest.raises(InputError, match="has 2 threads; start it with --nthreads 1"):
+    with pytest.raises(InputError, match=r"has 2 threads\. Fix: start it with --nthreads 1"):
         list(map_over_cluster(abs, [[1]], made.address))
 
 

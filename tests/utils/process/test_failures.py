@@ -67,7 +67,9 @@ def _in_a_pool(work: Callable[[object], None]) -> None:
     list(map_over_processes(work, [1, 2, 3], processes=2, title="t", unit="u"))
 
 
-KILLED = "a reading process was killed, mostly for lack of memory; fewer processes (HISTO_MONAI_WORKERS"
+KILLED = (
+    "a reading process was killed, mostly for lack of memory. Fix: use fewer processes (HISTO_MONAI_WORKERS"
+)
 
 
 @pytest.mark.parametrize("where", [_in_a_worker, _in_a_pool])
@@ -92,7 +94,7 @@ def test_what_happens_in_a_reading_process_is_one_line_unless_it_is_ours(
         assert line is None
     else:
         assert line is not None
-        assert line.replace("a helping process", "a reading process").startswith(says)
+        assert line.replace("a helper process", "a reading process").startswith(says)
         assert "\n" not in line
         assert "Traceback" not in line
 

@@ -161,7 +161,7 @@ def test_the_middle_of_the_last_cell_may_lie_beyond_the_edge():
     ],
 )
 def test_points_that_are_no_detections_are_refused(bad):
-    with pytest.raises(ValueError, match="expected a place on the slide and 'probability' above 0"):
+    with pytest.raises(ValueError, match="Fix: give a position on the slide and 'probability' above 0"):
         match([bad], mask_of())
 
 

@@ -255,16 +255,16 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(model: Path, tmp_path:
     torch.save(state, weights)
     with pytest.raises(InputError, match=r"head\.linear\.bias is missing"):
         take_back(tmp_path / "bundle", tmp_path / "back", None)
-    with pytest.raises(InputError, match="what is it\\? name a model"):
+    with pytest.raises(InputError, match="Fix: give --like MODEL"):
         take_back(weights, tmp_path / "back", None)
-    with pytest.raises(InputError, match="bundle: a bundle, which says itself what it is; leave out --like"):
+    with pytest.raises(InputError, match=r"bundle: .* Fix: leave out --like"):
         take_back(tmp_path / "bundle", tmp_path / "back", model)
-    with pytest.raises(InputError, match=r"gone\.pt: no such file or folder; name a bundle"):
+    with pytest.raises(InputError, match=r"gone\.pt: not found\. Fix: name a bundle"):
         take_back(tmp_path / "gone.pt", tmp_path / "back", model)
     weights.unlink()
-    with pytest.raises(InputError, match=r"no bundle, it has no models/model\.pt"):
+    with pytest.raises(InputError, match=r"no bundle, models/model\.pt is missing"):
         take_back(tmp_path / "bundle", tmp_path / "back", None)
-    with pytest.raises(InputError, match=r"m\.pb: expected a name that ends in \.onnx"):
+    with pytest.raises(InputError, match=r"m\.pb: .* ends in \.onnx"):
         write_onnx(model, tmp_path / "m.pb")
     assert not (tmp_path / "back").exists()
     (tmp_path / "bundle/docs/notes.md").write_text("mine")
@@ -278,7 +278,7 @@ def test_without_the_packages_of_the_extra_the_line_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(
-        InputError, match=r"onnxscript is not installed: pip install '\./histo_monai\[export\]'"
+        InputError, match=r"onnxscript: not installed\. Fix: pip install '\./histo_monai\[export\]'"
     ):
         write_onnx(model, tmp_path / "m.onnx")
 
@@ -309,7 +309,7 @@ def test_the_four_lines_load_the_trunk_without_this_package(
 @pytest.mark.parametrize("model", ["score"], indirect=True)
 def test_a_trunk_that_others_do_not_build_is_refused(model: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match="ends after stage 1 of resnet18, which neither torchvision nor timm builds"
+        InputError, match="depth is stage 1 of resnet18, which torchvision and timm cannot build"
     ):
         write_trunk(model, tmp_path / "trunk.safetensors")
     assert not list(tmp_path.glob("trunk*"))

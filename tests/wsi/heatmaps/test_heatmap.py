@@ -72,9 +72,7 @@ def test_a_map_that_is_not_whole_is_refused_in_one_line(tmp_path: Path, damage: 
     path = tmp_path / "slide.csv"
     write_heatmap(path, _heatmap(4))
     damage(path)  # type: ignore[operator]
-    with pytest.raises(
-        ValueError, match=r"slide.csv: not a table of scores .* run the heatmap stage"
-    ) as refused:
+    with pytest.raises(ValueError, match=r"slide.csv: not a score table .* run the stage heatmap") as refused:
         read_heatmap(path)
     assert "\n" not in str(refused.value)
 
@@ -88,7 +86,7 @@ def test_a_map_that_is_not_whole_is_refused_in_one_line(tmp_path: Path, damage: 
     ],
 )
 def test_a_grid_without_extent_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="a grid takes positive lengths"):
+    with pytest.raises(ValueError, match="pass positive, finite lengths"):
         Grid(**{"stride_um": 32.0, "slide_mpp": 0.25, "size_yx": (5, 5), **change})  # type: ignore[arg-type]
 
 
@@ -119,7 +117,7 @@ def test_a_description_that_lies_is_one_line(lie: Any, tmp_path: Path) -> None:
     about = tmp_path / "slide.json"
     about.write_text(json.dumps({**json.loads(about.read_text()), **lie} if isinstance(lie, dict) else lie))
     with pytest.raises(
-        ValueError, match=r"slide\.csv: not a table of scores .* run the heatmap stage again$"
+        ValueError, match=r"slide\.csv: not a score table .* run the stage heatmap again$"
     ) as caught:
         read_heatmap(tmp_path / "slide.csv")
     assert "\n" not in str(caught.value)

@@ -115,7 +115,7 @@ def test_what_is_not_a_map_is_refused_in_one_line_that_names_the_file(tmp_path):
         (tmp_path / f"cut{num_bytes}.tif").write_bytes(whole[:num_bytes])
     cut = [f"cut{num_bytes}.tif" for num_bytes in cut_at]
     for name in ("text.tif", "rgb.tif", "missing.tif", *cut):
-        with pytest.raises(ValueError, match=rf"{name}: not a map.*run the heatmap stage again") as error:
+        with pytest.raises(ValueError, match=rf"{name}: not a map.*run the stage heatmap again") as error:
             read_map(tmp_path / name)
         assert "\n" not in str(error.value)
 

@@ -11,7 +11,7 @@ import torch
 
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_trunk import folded
+from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.slides import Box, open_slide
 from histo_monai.wsi.inference.features import FeatureWork, sight_of, slide_features
@@ -99,7 +99,7 @@ def test_without_tissue_the_statistics_stay(
     write_adapted(CPU, encoder_file, target, [], PLAN, 20, 0)
     assert target.read_bytes() == encoder_file.read_bytes()
     assert load_encoder(target)[1]["batchnorm"]["num_patches"] == 0
-    assert "no tissue to take batch-norm statistics from" in caplog.text
+    assert "batch-norm statistics unchanged" in caplog.text
 
 
 def test_one_process_or_two_leave_the_same_files_and_look_once(

@@ -366,7 +366,7 @@ def test_of_two_classes_one_is_mapped_and_of_more_all(
 
 @pytest.mark.parametrize(("classes", "asked"), [(["a", "b"], "c"), (["a", "A"], "á"), (None, "a")])
 def test_a_class_that_is_none_is_not_mapped(classes: list[str] | None, asked: str) -> None:
-    with pytest.raises(ValueError, match=f"asked for the class {asked!r}, but it gives"):
+    with pytest.raises(ValueError, match=f"class {asked!r} is unknown"):
         mapped_classes(classes, asked)
 
 
@@ -386,17 +386,17 @@ CLASSES = ["normal", "tumor"]
         (
             lambda path: {"m": _save(path, 0)},
             ("tumor",),
-            r"asked for the classes \['tumor'\], but it gives a score",
+            r"the classes \['tumor'\] requested, but the model outputs a score",
         ),
         (
             lambda path: {"m": _save(path, 0, CLASSES, patch_px=64)},
             ("tumor",),
-            "saw patches of 64 px at 1.0 µm/px",
+            "trained on patches of 64 px at 1.0 µm/px",
         ),
         (
             lambda path: {"m": _save(path, 0, CLASSES, mpp=0.5)},
             ("tumor",),
-            "saw patches of 32 px at 0.5 µm/px",
+            "trained on patches of 32 px at 0.5 µm/px",
         ),
         (
             lambda path: {
@@ -404,7 +404,7 @@ CLASSES = ["normal", "tumor"]
                 "m": _save(path, 0, CLASSES),
             },
             ("tumor",),
-            r"its classes are \['normal', 'tumor'\], those of the model before \['tumor', 'x'\]",
+            r"classes \['normal', 'tumor'\] differ from the previous model's \['tumor', 'x'\]",
         ),
     ],
 )

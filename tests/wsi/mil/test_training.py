@@ -196,7 +196,5 @@ def test_moments_of_features_are_those_of_all_patches_together(write: Write) -> 
 
 def test_features_of_two_encoders_are_refused(write: Write) -> None:
     bags, _, _ = _cohort()
-    with pytest.raises(
-        ValueError, match=r"1\.h5: has 5 features a patch, .*0\.h5 has 12; make both with one encoder"
-    ):
+    with pytest.raises(ValueError, match=r"1\.h5: 5 features per patch, but .*0\.h5 has 12\. Fix: make both"):
         Bags(write([bags[0], bags[1][:, :5]]))

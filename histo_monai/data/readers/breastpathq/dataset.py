@@ -1,4 +1,4 @@
-"""BreastPathQ as a part: scored patches, and slides to pretrain on."""
+"""BreastPathQ as a dataset plug-in: scored patches, and slides to pretrain on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RaterColumn:
-    """Where the scores of one pathologist stand: a csv in the test folder, and its column."""
+    """Column of one pathologist's scores, in a csv of the test folder."""
 
     file: str
     column: str
@@ -26,10 +26,10 @@ class RaterColumn:
 
 @dataclass(frozen=True)
 class BreastPathQLabels(LabelSettings):
-    """BreastPathQ: the columns of its test labels, which differ between releases.
+    """BreastPathQ labels: the columns of the test tables, which differ between releases.
 
-    `unlabeled` patches more come from the tissue of the corpus's slides, where it is BreastPathQ's; only from its
-    training slides where `validation` is separate.
+    `unlabeled` patches come from tissue of the corpus, if that is BreastPathQ's; with separate validation, only from
+    its training slides.
     """
 
     slide_column: str
@@ -40,7 +40,7 @@ class BreastPathQLabels(LabelSettings):
 
 
 class BreastPathQ(Dataset):
-    """See `reader`; the slides of the corpus are mapped, and bear no label."""
+    """The BreastPathQ plug-in; the corpus slides are mapped and have no label."""
 
     CorpusSettings: ClassVar = CorpusSettings
     LabelSettings: ClassVar = BreastPathQLabels
@@ -48,13 +48,13 @@ class BreastPathQ(Dataset):
     phantom: ClassVar = "histo_monai.data.simulated.cohorts.breastpathq:COHORT"
 
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
-        """See `reader.pretraining_slides`."""
+        """Slides for pretraining, without those of test patches."""
         from histo_monai.data.readers.breastpathq import reader
 
         return reader.pretraining_slides(root)
 
     def labeled_patches(self, reading: Reading) -> LabeledDataset:
-        """See `reader.labeled_patches`."""
+        """All scored patches with the mean of two raters in the test."""
         from histo_monai.data.readers.breastpathq import reader
 
         labels: BreastPathQLabels = reading.labels
@@ -67,7 +67,7 @@ class BreastPathQ(Dataset):
         )
 
     def num_unlabeled(self, labels: BreastPathQLabels) -> int:
-        """See `BreastPathQLabels`."""
+        """Number of unlabeled patches."""
         return labels.unlabeled
 
 

@@ -1,4 +1,4 @@
-"""Camelyon16 as a part: slides with outlined metastases, some kept for pretraining."""
+"""Camelyon16 as a dataset plug-in: slides with outlined metastases, some reserved for pretraining."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Camelyon16Corpus(CorpusSettings):
-    """As `CorpusSettings`; the first `num_normal` and `num_tumor` training slides, by number, are the corpus."""
+    """Camelyon16 corpus: the first `num_normal` and `num_tumor` training slides, by number."""
 
     num_normal: CountOrZero
     num_tumor: CountOrZero
@@ -27,7 +27,7 @@ class Camelyon16Corpus(CorpusSettings):
 
 @dataclass(frozen=True)
 class PatchCounts:
-    """How many patches to draw inside and outside the outlines."""
+    """Number of patches inside and outside the outlines."""
 
     num_tumor: CountOrZero
     num_normal: CountOrZero
@@ -35,10 +35,10 @@ class PatchCounts:
 
 @dataclass(frozen=True)
 class Camelyon16Labels(LabelSettings):
-    """Camelyon16: patches drawn from slides; a tumor patch has `min_tumor_fraction` of its field inside at least.
+    """Camelyon16 labels; a tumor patch has at least `min_tumor_fraction` of its field inside outlines.
 
-    `separate_validation` counts the patches to draw where `validation` is separate. `unlabeled` more come from the
-    tissue of slides without a validation or test patch, wherever it is.
+    `separate_validation` counts the validation patches if `validation` is separate. `unlabeled` patches come from
+    tissue anywhere on slides without a validation or test patch.
     """
 
     mpp: MicronsPerPixel
@@ -50,7 +50,7 @@ class Camelyon16Labels(LabelSettings):
 
 
 class Camelyon16(Dataset):
-    """See `reader`. The slides of `corpora.camelyon16` are reserved for pretraining, whatever the corpus is."""
+    """The Camelyon16 plug-in. The slides of `corpora.camelyon16` are reserved for pretraining with any corpus."""
 
     CorpusSettings: ClassVar = Camelyon16Corpus
     LabelSettings: ClassVar = Camelyon16Labels
@@ -58,13 +58,13 @@ class Camelyon16(Dataset):
     phantom: ClassVar = "histo_monai.data.simulated.cohorts.camelyon16:COHORT"
 
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
-        """See `reader.pretraining_slides`."""
+        """The first training slides by number."""
         from histo_monai.data.readers.camelyon16 import reader
 
         return reader.pretraining_slides(root, settings.num_normal, settings.num_tumor)
 
     def labeled_patches(self, reading: Reading) -> LabeledDataset:
-        """See `reader.labeled_patches`."""
+        """Patches inside and outside the outlines, sampled per split."""
         from histo_monai.data.readers.camelyon16 import reader
 
         labels: Camelyon16Labels = reading.labels
@@ -85,11 +85,11 @@ class Camelyon16(Dataset):
         )
 
     def num_unlabeled(self, labels: Camelyon16Labels) -> int:
-        """See `Camelyon16Labels`."""
+        """Number of unlabeled patches."""
         return labels.unlabeled
 
     def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
-        """See `reader.whole_slides`."""
+        """Whole slides with labels and splits, and data warnings."""
         from histo_monai.data.readers.camelyon16 import reader
 
         return reader.whole_slides(
@@ -103,7 +103,7 @@ class Camelyon16(Dataset):
 
 
 def _validation_fraction(reading: Reading) -> float | None:
-    """Fraction of the slides with labeled patches that validation takes; None: cross-validation inside the labels."""
+    """Fraction of labeled slides for validation; None: cross-validation inside the labels."""
     return reading.index.validation_fraction if reading.labels.validation == "separate" else None
 
 

@@ -54,7 +54,7 @@ class OwnMaps:
 
 
 class Own(Dataset):
-    """See `reader`; slides without labels can be pretrained on and mapped."""
+    """The plug-in for own slides; slides without labels can be pretrained on and mapped."""
 
     CorpusSettings: ClassVar = CorpusSettings
     LabelSettings: ClassVar = OwnLabels

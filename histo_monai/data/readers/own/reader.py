@@ -183,7 +183,7 @@ def _one_table(root: Path, listed: pd.DataFrame, drawn: pd.DataFrame) -> pd.Data
 
 
 def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
-    """All of patches.csv, with what the slides know of their patches."""
+    """All rows of patches.csv, completed from the table of slides."""
     root = path.parent
     table = _checked(path)
     of_slide = table["slide_id"] != ""

@@ -155,7 +155,7 @@ class Tile:
         return out
 
     def lay(self, weight: F32, hematoxylin: Density, eosin: Density) -> None:
-        """Paints densities over what is there, `weight` 0..1 at the tile's pixels."""
+        """Paint densities over the tile, with `weight` 0..1 at its pixels."""
         for at in self._bands(weight):
             for under, over in ((self.hematoxylin, hematoxylin), (self.eosin, eosin)):
                 difference = (over(at) if callable(over) else over) - under[at]
@@ -177,7 +177,7 @@ class Tile:
                 self.nuclei[(*at, channel)] *= keep
 
     def _bands(self, weight: F32) -> Iterator[Band]:
-        """The area where a weight is above zero, in bands of rows that stay in the processor's cache."""
+        """Area with a weight above zero, in bands of rows that fit into the processor's cache."""
         for top in range(0, self.height, BAND_PX):
             rows = slice(top, top + BAND_PX)
             columns = np.flatnonzero(weight[rows].any(0))

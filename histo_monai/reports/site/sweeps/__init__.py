@@ -1,1 +1,1 @@
-"""The page of all experiments together: which method saves labels, how many, and how far to trust it."""
+"""Page of all experiments: labels saved by each method, with limits."""

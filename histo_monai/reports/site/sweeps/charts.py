@@ -1,4 +1,4 @@
-"""Charts of sweeps, in Vega-Lite: metrics against labels, and the labels saved."""
+"""Vega-Lite charts of sweeps: metrics against labels, and labels saved."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from histo_monai.reports.site import charts
 from histo_monai.reports.site.charts import SCHEMA, Spec
 
 _HEIGHT_PX, _ROW_PX, _NARROW_PX = 340, 30, 480
-_ROOM = 1.25  # On either side of the smallest and the largest number of labels.
-_DECADES = 0.014  # Between neighbors at one number of labels.
+_ROOM = 1.25  # axis margin factor beyond the smallest and largest number of labels
+_DECADES = 0.014  # offset between models at one number of labels
 _LAW_STEPS = 40
 _STACKED = {"layout": {"bottom": {"anchor": "start", "direction": "vertical", "margin": 6}}}
 _DASHES = ([7, 4], [1, 0], [12, 3, 3, 3], [3, 2], [16, 5])
@@ -25,12 +25,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Arms:
-    """Models that look the same in all charts: a color for the pretraining, a shape and a line for what followed it.
+    """Common look of models in all charts: color by pretraining, shape and line by training.
 
     Attributes:
-        names: of the models, in their order.
-        methods: of the pretraining, in the order of their colors.
-        trainings: fine-tuned, then students, in the order of their shapes.
+        names: of the models, in order.
+        methods: pretraining methods, in order of colors.
+        trainings: fine-tuned, then students, in order of shapes.
     """
 
     names: Sequence[str]
@@ -38,7 +38,7 @@ class Arms:
     trainings: Sequence[str]
 
     def looks(self, rows: Rows) -> tuple[Spec, Spec, Spec]:
-        """Color and shape, with legends of what the rows have, and dashes of the column `line`."""
+        """Encodings of color and shape with legends, and dashes of the column `line`."""
         color = _channel("method", self.methods, rows)
         shape = _channel("training", self.trainings, rows)
         dashes = [_DASHES[i % len(_DASHES)] for i in range(len(self.trainings))]
@@ -46,20 +46,20 @@ class Arms:
         return color, shape, {"field": "line", "type": "nominal", "scale": scale, "legend": None}
 
     def place(self, row: Mapping[str, Any]) -> float:
-        """Place of a model among all models, 0 in the middle."""
+        """Position of a model among all models, 0 in the middle."""
         return self.names.index(row["name"]) - (len(self.names) - 1) / 2
 
     def beside(self, row: Mapping[str, Any]) -> float:
-        """A number of labels, a little beside that of other models."""
+        """Number of labels with the model's offset."""
         return round(float(row["num_labels"]) * 10 ** (_DECADES * self.place(row)), 4)
 
 
 def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str) -> Spec:
-    """A metric against the number of labels: means with intervals, each run, and laws that were fitted.
+    """Chart of a metric against the number of labels: means with intervals, runs, fitted laws.
 
     Args:
-        points: `name`, `method`, `training`, `num_labels`, `value`, `low`, `high` (None where unknown).
-        runs: the same without ends, and `encoder`, `seed`.
+        points: `name`, `method`, `training`, `num_labels`, `value`, `low`, `high` (None if unknown).
+        runs: these columns without low and high, with `encoder`, `seed`.
         laws: `name`, `method`, `num_labels`, `value`; dotted.
     """
     counts = sorted({float(row["num_labels"]) for row in points})
@@ -91,7 +91,7 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
 
 
 def _mean_layers(points: Rows, arms: Arms, title: str, at: str) -> tuple[Spec, Spec, Spec, Spec, Spec]:
-    """Encodings of y and color, and the layers of means: their intervals, lines and points; `at` is the field of x."""
+    """Encodings of y and color, and the layers of means: intervals, lines, points; `at` is the field of x."""
     y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
     color, shape, dash = arms.looks(points)
     tooltip = _tooltip("name", at, "value", "low", "high")
@@ -111,10 +111,10 @@ def _mean_layers(points: Rows, arms: Arms, title: str, at: str) -> tuple[Spec, S
 
 
 def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, title: str) -> Spec:
-    """A metric of students against mu or n_aug: means with intervals; dashed, the fine-tuned models.
+    """Chart of a student metric against mu or n_aug: means with intervals; fine-tuned models dashed.
 
     Args:
-        points: `name`, `method`, `training`, the setting, `value`, `low`, `high` (None where unknown).
+        points: `name`, `method`, `training`, the setting, `value`, `low`, `high` (None if unknown).
         finetuned: `name`, `method`, `value`.
         setting: "mu" or "n_aug".
     """
@@ -145,12 +145,12 @@ def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, tit
 def law_rows(
     about: Mapping[str, str], law: Mapping[str, float], fewest: float, reach: float
 ) -> list[dict[str, Any]]:
-    """Points of an inverse power law, evenly along a logarithmic axis.
+    """Points of an inverse power law, evenly spaced on a logarithmic axis.
 
     Args:
         about: the model, for each row.
-        law: `ceiling`, `drop`, `exponent`, `largest`, see `evaluation.comparison.power_law.PowerLaws`.
-        fewest: number of labels to begin at.
+        law: `ceiling`, `drop`, `exponent`, `largest` (`evaluation.comparison.power_law.PowerLaws`).
+        fewest: smallest number of labels.
     """
     counts = np.geomspace(fewest, reach, _LAW_STEPS)
     ceiling, drop, exponent = (np.array([law[name]]) for name in ("ceiling", "drop", "exponent"))
@@ -162,19 +162,17 @@ def law_rows(
 
 
 def ratios(rows: Rows, arms: Arms) -> Spec:
-    """Labels that the baseline needs for each label of a model, a row each, on a logarithmic axis with a line at 1.
+    """Chart of baseline labels per label of a model, logarithmic, with a line at 1.
 
     Args:
-        rows: `label`, of which a narrow page shows what stands before the comma; `method`, `training`; `ratio`, `low`,
-            `high`, `fewest`, `most`, as `LabelsSaved` has them, 0 and infinity for what stands open; `extrapolated`;
-            `told`.
-        arms: as in `learning_curves`.
+        rows: `label` (narrow pages show the part before the comma); `method`, `training`; `ratio`, `low`, `high`,
+            `fewest`, `most`, as in `LabelsSaved`, 0 and infinity for open ends; `extrapolated`; `told`.
     """
     stated = [_stated(row) for row in rows]
     ends = [0.8, 1.25, *(row[end] for row in stated for end in ("low", "high"))]
     domain = [min(ends) / _ROOM, max(ends) * _ROOM]
     x: Spec = {
-        "field": "low", "type": "quantitative", "title": "times as many labels as the model had",
+        "field": "low", "type": "quantitative", "title": "baseline labels / model labels",
         "scale": {"type": "log", "domain": domain, "nice": False},
         "axis": {
             "values": _round_numbers(*domain), "labelOverlap": "greedy",
@@ -212,15 +210,11 @@ def ratios(rows: Rows, arms: Arms) -> Spec:
     }
     told: list[Spec] = [{"field": name, "type": "nominal"} for name in ("label", "told")]
     spec = _framed(stated, layers, _ROW_PX * len(rows), {"y": y, "tooltip": told})
-    return spec | {"resolve": {"scale": {"shape": "independent"}}}  # else the legend is hollow, too
+    return spec | {"resolve": {"scale": {"shape": "independent"}}}  # keeps the legend filled
 
 
 def values_with_runs(points: Rows, runs: Rows, title: str) -> Spec:
-    """Values at one number of labels, with intervals, and a stroke for each run.
-
-    Args:
-        runs: `name`, `value`, `encoder`, `seed`.
-    """
+    """Chart of values at one number of labels with intervals; a tick per run (`name`, `value`, `encoder`, `seed`)."""
     spec = charts.intervals(points, title)
     strokes: Spec = {
         "data": {"values": list(runs)},
@@ -235,7 +229,7 @@ def values_with_runs(points: Rows, runs: Rows, title: str) -> Spec:
 
 
 def _channel(field: str, order: Sequence[str], rows: Rows) -> Spec:
-    """The same look in all charts, and a legend of what the rows have."""
+    """Encoding channel, equal in all charts, with a legend of present values."""
     present = {row[field] for row in rows}
     ink = (
         {} if field == "method" else {"symbolFillColor": "currentColor", "symbolStrokeColor": "currentColor"}
@@ -249,7 +243,7 @@ def _channel(field: str, order: Sequence[str], rows: Rows) -> Spec:
 
 
 def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
-    """With ends that can be drawn, and which of them stand open."""
+    """Row with finite ends, and marks of open ends."""
     fewest, most = row["fewest"], row["most"]
     low, ratio, high = (float(np.clip(row[end], fewest, most)) for end in ("low", "ratio", "high"))
     return {
@@ -262,7 +256,7 @@ def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arrow(end: str, shape: str, x: Spec, color: Spec) -> Spec:
-    """What stands at an end that is open."""
+    """Arrow mark at an open end."""
     return {
         "transform": [{"filter": f"datum.open_{end}"}],
         "mark": {"type": "point", "filled": True, "size": 90, "shape": shape, "opacity": 1},
@@ -293,7 +287,7 @@ def _tooltip(*names: str) -> list[Spec]:
 
 
 def _framed(rows: Rows, layers: Sequence[Spec], height: int, encoding: Spec) -> Spec:
-    """Layers over one set of rows; those that have an own one share nothing but the scales."""
+    """Chart of layers over common rows; layers with own rows share the scales."""
     return {
         "$schema": SCHEMA, "width": "container", "height": height, "config": {"legend": _STACKED},
         "data": {"values": list(rows)}, "encoding": encoding, "layer": list(layers),

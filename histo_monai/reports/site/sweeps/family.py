@@ -1,4 +1,4 @@
-"""What the page knows of a family of experiments: the tables that are written beside it, and nothing else."""
+"""Tables of a family of experiments, the only input of its page."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from histo_monai.reports.site.sweeps.charts import Arms
 from histo_monai.reports.tables import METRICS, in_words
 
 SAVES, COSTS, OPEN = "saves", "costs", "open"
-"""What an interval of a ratio says: above 1, below 1, or neither."""
+"""Verdicts of a ratio's interval: above 1, below 1, or neither."""
 
 _METHODS = ("random", "vae", "moco", "rsp", "rsp_moco")
-"""In the order of their colors; other methods follow, in alphabetical order."""
+"""Methods in color order; others follow alphabetically."""
 _OF_RATERS = {f"icc_{rater.lower()}": f"ICC(2,1) with pathologist {rater}" for rater in "AB"}
 
 
 @dataclass(frozen=True)
 class OfMetric:
-    """One metric of a family, students of one mu and n_aug: what is drawn.
+    """Data of one metric of a family, for students of one mu and n_aug.
 
     Attributes:
-        metric: its name.
+        metric: name.
         points: as `points.csv`.
         runs: as `runs.csv`.
-        saved: as `labels_saved.csv`; empty where the supervised baseline was not run.
+        saved: as `labels_saved.csv`; empty without the supervised baseline.
         laws: as `power_laws.csv`.
     """
 
@@ -40,29 +40,29 @@ class OfMetric:
 
     @property
     def name(self) -> str:
-        """In words, to stand within a sentence."""
+        """Name in words, inside a sentence."""
         return (METRICS | _OF_RATERS).get(self.metric, self.metric)
 
     @property
     def baseline(self) -> pd.DataFrame:
-        """The points of supervised learning."""
+        """Points of the supervised baseline."""
         own = self.points["method"].eq(SUPERVISED.method) & self.points["training"].eq(SUPERVISED.training)
         return self.points[own]
 
     @property
     def has_ratios(self) -> bool:
-        """Whether there is a curve of the baseline to read labels off: it was run with several numbers of them."""
+        """Whether the baseline has several numbers of labels, so that ratios exist."""
         return bool(self.baseline["num_labels"].nunique() > 1)
 
 
 @dataclass(frozen=True)
 class FamilyTables:
-    """Experiments that differ in nothing but what is swept, as the tables have them.
+    """Tables of experiments that differ only in swept params.
 
     Attributes:
         name: of the family.
-        differences: what sets it apart from the first of its dataset; empty for that.
-        setting: mu and n_aug of the students that are drawn against labels.
+        differences: from the first family of the dataset; empty for the first.
+        setting: mu and n_aug of the students in the learning curves.
         points: rows of `points.csv`.
         runs: of `runs.csv`.
         labels_saved: of `labels_saved.csv`.
@@ -81,17 +81,17 @@ class FamilyTables:
 
     @property
     def metrics(self) -> list[str]:
-        """In their order, the one to look at first foremost."""
+        """Metrics, the main one first."""
         return list(dict.fromkeys(self.points["metric"]))
 
     @property
     def split(self) -> str:
-        """Whose patches are measured."""
+        """Split of the measured patches."""
         return str(self.points["split"].iloc[0])
 
     @property
     def arms(self) -> Arms:
-        """All models in words, in the order of their colors."""
+        """All models in words, in color order."""
         models = set(zip(self.points["method"], self.points["training"], strict=True))
         methods, trainings = ({model[i] for model in models} for i in range(2))
         colors = [*_METHODS, *sorted(methods - {*_METHODS})]
@@ -106,7 +106,7 @@ class FamilyTables:
         )
 
     def of(self, metric: str) -> OfMetric:
-        """What is drawn of a metric."""
+        """Data of a metric."""
         parts = (self._drawn(self.points), self._drawn(self.runs), self.labels_saved, self.power_laws)
         return OfMetric(metric, *(part[part["metric"] == metric] if len(part) else part for part in parts))
 
@@ -117,7 +117,7 @@ class FamilyTables:
 
 
 def arm_of(row: Any) -> str:
-    """A model in words, of a row with `method` and `training`."""
+    """Model in words, from a row with `method` and `training`."""
     return in_words(Row(row.method, row.training).id)
 
 
@@ -127,16 +127,16 @@ def training_in_words(training: str) -> str:
 
 
 def looks_of(row: Any) -> dict[str, str]:
-    """What charts know of a model: `name`, `method`, `training`, in words."""
+    """Columns of a model for charts: `name`, `method`, `training`, in words."""
     training = training_in_words(row.training)
     return {"name": arm_of(row), "method": in_words(row.method), "training": training}
 
 
 def verdict(row: Any) -> str:
-    """`SAVES` where the whole interval of a ratio lies above 1, `COSTS` where it lies below, `OPEN` elsewhere.
+    """`SAVES` if a ratio's interval is above 1, `COSTS` if below, else `OPEN`.
 
-    An end that stands open says "more than `ratio_most`" or "less than `ratio_fewest`"; others are taken as they are
-    printed, with three digits: what is told as "1 to 3" does not lie above 1.
+    Open ends mean "more than `ratio_most`" or "less than `ratio_fewest`"; other ends count as printed, with three
+    digits.
     """
     if np.isnan(row.ratio):
         return OPEN
@@ -149,5 +149,5 @@ def verdict(row: Any) -> str:
 
 
 def surely(row: Any) -> float:
-    """How many times as many labels the baseline needs at least: the lower end that is stated; 0: nobody knows."""
+    """Lower end of a ratio's interval; 0 if unknown."""
     return 0.0 if np.isnan(row.ratio) else float(min(row.ratio_low, row.ratio_most))

@@ -1,4 +1,4 @@
-"""Sections of the page of all experiments: the answer and its charts, every number, and what was used."""
+"""Sections of the page of all experiments: answer, charts, numbers, experiments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from histo_monai.reports.site.sweeps.story import BASELINE, doubts, story
 TITLE = "The labels that each method saves"
 
 LeftOut = tuple[str, str]
-"""An experiment, and why it is not here."""
+"""Experiment, and the reason for its exclusion."""
 
 
 def sweep_sections(
@@ -32,12 +32,12 @@ def sweep_sections(
     left_out: Sequence[LeftOut],
     warnings: Sequence[str],
 ) -> list[Section]:
-    """The sections, in their order.
+    """Sections in order.
 
     Args:
         families: one or more.
-        experiments: that were used, with what is to be known of each: name of the column -> text or number.
-        warnings: of the page itself, a line each.
+        experiments: used ones: column -> text or number.
+        warnings: one line each.
     """
     several = len(families) > 1
     answers = []
@@ -48,7 +48,7 @@ def sweep_sections(
         answers += _settings(family, several)
     tables = [table for family in families for table in _tables(family)]
     words = (
-        "The same numbers with more digits lie beside this page: `points.csv`, `runs.csv`, `labels_saved.csv`, "
+        "Files with more digits are beside this page: `points.csv`, `runs.csv`, `labels_saved.csv`, "
         "`labels_needed.csv`, `power_laws.csv`."
     )
     numbers = Section("numbers", "All numbers", [Lines([words]), *tables])
@@ -56,7 +56,7 @@ def sweep_sections(
 
 
 def subtitle(families: Sequence[FamilyTables], num_used: int, num_left_out: int) -> str:
-    """Below the title: of how many experiments, which patches, which intervals."""
+    """Subtitle: number of experiments, splits, kind of intervals."""
     names = ", ".join(family.name for family in families)
     splits = " and ".join(sorted({family.split for family in families}))
     used = f"{num_used} experiment{'s' * (num_used > 1)}, {num_left_out or 'none'} left out"
@@ -67,14 +67,14 @@ def _answer(family: FamilyTables, warnings: Sequence[str], several: bool) -> Sec
     known = [*warnings, *doubts(family)]
     told = [f"{line[:1].upper()}{line[1:]}" for line in known]
     blocks: list[Block] = [Lines(story(family), "lead")]
-    blocks += [Lines(["What not to believe", *told], "warning")] if told else []
+    blocks += [Lines(["Limits of these results", *told], "warning")] if told else []
     if family.differences:
-        blocks.append(Lines([f"What sets these experiments apart:{family.differences}"]))
+        blocks.append(Lines([f"Different params of these experiments:{family.differences}"]))
     if (family.points["training"] != FINETUNE).any():
         mu, n_aug = family.setting
         others = family.points.loc[family.points["training"] != FINETUNE, ["mu", "n_aug"]].drop_duplicates()
-        rest = "; those of others stand in the tables" if len(others) > 1 else ""
-        blocks.append(Lines([f"Students are those of mu {mu:g} and n_aug {n_aug:g}{rest}."]))
+        rest = "; the tables list the others" if len(others) > 1 else ""
+        blocks.append(Lines([f"Students have mu {mu:g} and n_aug {n_aug:g}{rest}."]))
     blocks += _charts(family, family.of(family.metrics[0]), wide=True)
     title = f"Labels saved: {family.name}" if several else "Labels saved"
     return Section(family.name, title, blocks)
@@ -88,7 +88,7 @@ def _other_metrics(family: FamilyTables, several: bool) -> Section:
 
 
 def _settings(family: FamilyTables, several: bool) -> list[Section]:
-    """The first metric against mu and n_aug, a chart for each fraction of the labels; none where one was run."""
+    """Sections of the main metric against mu and n_aug, a chart per fraction of the labels; empty with one value."""
     points = family.points[family.points["metric"].eq(family.metrics[0])].dropna(subset=["value"])
     is_finetuned = points["training"].eq(FINETUNE)
     blocks: list[Block] = []
@@ -133,7 +133,7 @@ def _charts(family: FamilyTables, metric: OfMetric, *, wide: bool) -> list[Block
     stated = metric.saved.dropna(subset=["ratio"]) if len(metric.saved) else metric.saved
     if metric.has_ratios and len(stated):
         return [*blocks, _ratios(family, stated, metric.name, wide)]
-    return [*blocks, missing(f"Labels saved by {metric.name}", "not known, see above")]
+    return [*blocks, missing(f"Labels saved by {metric.name}", "unknown for the reason above")]
 
 
 def _curves(family: FamilyTables, known: pd.DataFrame, metric: OfMetric, name: str, wide: bool) -> Chart:
@@ -149,23 +149,21 @@ def _curves(family: FamilyTables, known: pd.DataFrame, metric: OfMetric, name: s
         for row in law_rows(looks_of(law), law._asdict(), fewest, reach)
     ]
     words = (
-        f"{name} on {family.split}. Filled: the mean over encoders and seeds, with its 95 % interval; small circles: "
-        "each run. Models stand a little beside each other."
+        f"{name} on {family.split}. Filled: mean over encoders and seeds with 95 % interval. Small circles: "
+        "runs. Models are slightly offset."
     )
     if laws:
-        words += (
-            " Dotted: the inverse power law through the means, where an answer beyond the sizes rests on it."
-        )
+        words += " Dotted: inverse power law through the means, used for extrapolation."
     elif len(fitted) == 0:
-        words += " No power law is fitted: that takes four numbers of labels, and a curve that rises beyond its noise."
+        words += " No power law is fitted: a fit needs four numbers of labels and a rise above the noise."
     else:
-        words += " No answer rests on a power law, and none is drawn."
+        words += " No result is extrapolated, so no power law is drawn."
     spec = learning_curves(points, runs, laws, family.arms, metric.name)
     return Chart(f"{name} against the number of labels", spec, words, wide=wide)
 
 
 def _reach(family: FamilyTables, metric: OfMetric, law: Any) -> float:
-    """The most labels of a model that an answer speaks of."""
+    """Largest number of labels in an answer about a model."""
     needed = family.labels_needed
     own = needed[needed["metric"].eq(metric.metric) & (needed["method"] == law.method)]
     counts = own.loc[
@@ -187,8 +185,8 @@ def _ratios(family: FamilyTables, stated: pd.DataFrame, name: str, wide: bool) -
         for row in table
     ]  # fmt: skip
     words = (
-        f"How many times as many labels {BASELINE} needs for the same score: right of the line at 1, labels are saved. "
-        "Bars are 95 % intervals; an arrow is an end that stands open, more than or less than; hollow is extrapolated."
+        f"Labels that {BASELINE} needs for an equal score, per label of the model; above 1, the model saves labels. "
+        "Bars: 95 % intervals. Arrows: open ends. Hollow: extrapolated."
     )
     return Chart(f"Labels saved, by {name}", ratios(rows, family.arms), words, wide=wide)
 
@@ -198,12 +196,12 @@ def _values(known: pd.DataFrame, metric: OfMetric, name: str, wide: bool) -> Cha
     points = _records(known.assign(kind=kinds), ["value", "low", "high", "kind"])
     runs = _records(metric.runs.dropna(subset=["value"]), ["value", "encoder", "seed"])
     count = f"{known['num_labels'].iloc[0]:,.0f} labels"
-    words = f"{name} with {count}, the one number of labels that was run. Bars are 95 % intervals, strokes are runs."
+    words = f"{name} with {count}, the only number of labels. Bars: 95 % intervals. Ticks: runs."
     return Chart(f"{name} with {count}", values_with_runs(points, runs, metric.name), words, wide=wide)
 
 
 def _records(table: pd.DataFrame, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows for a chart: the model in words, and columns as JSON takes them."""
+    """Chart rows: model in words, and columns as JSON values."""
     rows: list[Any] = list(table.itertuples())
     return [looks_of(row) | {name: _plain(getattr(row, name)) for name in names} for row in rows]
 
@@ -224,7 +222,7 @@ def _tables(family: FamilyTables) -> list[Block]:
 
 
 def _points_table(family: FamilyTables) -> Table:
-    """A row for each model and setting, a column for each metric."""
+    """Table with a row per model and setting, a column per metric."""
     setting = ["method", "training", "alpha", "num_labels", "mu", "n_aug", "num_encoders", "num_seeds"]
     rows = []
     for _, same in family.points.groupby(setting, dropna=False, sort=False):
@@ -256,13 +254,13 @@ def _saved_table(family: FamilyTables) -> Table:
         ]
         for row in table
     ]
-    head = ["metric", "model", "labels", "score", "the baseline needs", "what that rests on"]
-    note = f"The baseline is {BASELINE}. Marked: the whole interval lies above 1. Open numbers sort as the end stated."
+    head = ["metric", "model", "labels", "score", "the baseline needs", "basis"]
+    note = f"The baseline is {BASELINE}. Marked: interval above 1. Open intervals sort by their stated end."
     return Table(f"{family.name}: labels saved", head, rows, note)
 
 
 def _told_ratio(row: Any, *, marked: bool) -> Cell:
-    """Sorted by its value, or by the end that is stated."""
+    """Cell sorted by its value or its stated end."""
     if np.isnan(row.ratio):
         return Cell("—")
     return Cell(row.told, float(np.clip(row.ratio, row.ratio_fewest, row.ratio_most)), marked)
@@ -280,8 +278,8 @@ def _needed_table(family: FamilyTables) -> Table:
         ]
         for row in table
     ]
-    head = ["metric", "model", "score", "labels that it needs", "what that rests on"]
-    note = "The score is the best that any model reached, or that of `--score`."
+    head = ["metric", "model", "score", "labels that it needs", "basis"]
+    note = "Score: best of all models, or `--score`."
     return Table(f"{family.name}: labels needed for one score", head, rows, note, folded=True)
 
 
@@ -313,5 +311,5 @@ def _experiments(experiments: Sequence[Mapping[str, str | float]], left_out: Seq
         cells = [[Cell(name), Cell(why, long=True)] for name, why in left_out]
         blocks.append(Table(f"Left out: {len(cells)}", ["experiment", "why"], cells))
     else:
-        blocks.append(Lines(["None was left out."]))
+        blocks.append(Lines(["No experiment was left out."]))
     return Section("experiments", "Experiments", blocks)

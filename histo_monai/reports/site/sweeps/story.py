@@ -1,4 +1,4 @@
-"""What the page of a sweep says in words: which method saves labels, and what of it not to believe."""
+"""Sentences of the sweep page: methods that save labels, and limits of the results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from histo_monai.reports.site.sweeps.family import (
 from histo_monai.reports.tables import in_words
 
 BASELINE = in_words(SUPERVISED.id)
-"""Whose labels are counted, in words."""
+"""Name of the baseline."""
 _FEW_SEEDS = 5
 _MORE_ALPHAS = "`dvc exp run --queue -S alpha=0.05,0.1,0.2,1.0`, `dvc queue start`, then `histo-monai curves`"
 
 
 def story(family: FamilyTables) -> list[str]:
-    """The answer, then what each model saves, and whether other metrics say the same; a sentence a line."""
+    """Sentences: answer, labels saved by each model, agreement of other metrics."""
     first = family.of(family.metrics[0])
     if not first.has_ratios:
         return [_why_unknown(first), *_what_was_seen(first)]
@@ -37,16 +37,16 @@ def story(family: FamilyTables) -> list[str]:
         return [*_nothing_shown(rows, first.name), *_by_arm(rows)]
     best = max(sure, key=lambda row: (not row.extrapolated, surely(row)))
     answer = (
-        f"{arm_of(best)} saves labels: with {_labels(best)} it reaches {first.name} {best.value:.3f}, for which "
+        f"{arm_of(best)} saves labels: with {_labels(best)} its {first.name} is {best.value:.3f}; "
         f"{BASELINE}, the supervised baseline, needs {best.told}."
     )
     if best.extrapolated:
-        answer += " That is extrapolated: the baseline was not run with so many."
+        answer += " This number is extrapolated beyond the baseline's largest number of labels."
     return [answer, *_by_other_metrics(family, best), *_by_arm(rows)]
 
 
 def doubts(family: FamilyTables) -> list[str]:
-    """What not to believe, a line each."""
+    """Limits of the results, one line each."""
     first = family.of(family.metrics[0])
     return [*_doubts_of_runs(family, first), *(_doubts_of_ratios(first) if first.has_ratios else [])]
 
@@ -54,18 +54,18 @@ def doubts(family: FamilyTables) -> list[str]:
 def _why_unknown(metric: OfMetric) -> str:
     if metric.baseline.empty:
         return (
-            f"How many labels are saved is not known: {BASELINE}, the supervised baseline, was not run. "
-            "Let `pretraining_methods` hold `random`."
+            f"Labels saved are unknown: {BASELINE}, the supervised baseline, was not run. "
+            "Add `random` to `pretraining_methods`."
         )
     only: Any = next(metric.baseline.itertuples())
     return (
-        f"How many labels are saved is not known: {BASELINE}, the supervised baseline, was run with {_labels(only)} "
-        f"alone, and a learning curve takes two numbers of labels or more: {_MORE_ALPHAS}."
+        f"Labels saved are unknown: {BASELINE}, the supervised baseline, was run only with {_labels(only)}. "
+        f"Run two or more numbers of labels: {_MORE_ALPHAS}."
     )
 
 
 def _what_was_seen(metric: OfMetric) -> Iterator[str]:
-    """The best model at the fewest labels, and the baseline there."""
+    """Sentences on the best model at the fewest labels, and the baseline there."""
     known = metric.points.dropna(subset=["value"])
     known = known[known["num_labels"] == known["num_labels"].min()]
     if known.empty:
@@ -75,25 +75,28 @@ def _what_was_seen(metric: OfMetric) -> Iterator[str]:
     others = metric.baseline[metric.baseline["num_labels"] == best.num_labels]
     if len(others) and arm_of(best) != BASELINE:
         base: Any = next(others.itertuples())
-        told += f"; {BASELINE} has {_value(base)}. Whether that is a difference, paired tests say: see data/report"
+        told += f"; {BASELINE} has {_value(base)}. Paired tests are in data/report"
     yield f"{told}."
 
 
 def _nothing_shown(rows: list[Any], name: str) -> list[str]:
     known = [row for row in rows if surely(row) > 0 or row.ratio > 0]
     told = (
-        f"No saving of labels is shown: by {name}, no interval of labels saved lies above 1, which is as many as "
+        f"No model is shown to save labels: by {name}, no interval of labels saved is above 1, the number that "
         f"{BASELINE}, the supervised baseline, needs."
     )
     if not known:
         return [told]
     near = max(known, key=lambda row: (surely(row), row.ratio))
-    return [told, f"The nearest to one is {arm_of(near)} with {_labels(near)}: {BASELINE} needs {near.told}."]
+    return [
+        told,
+        f"The largest lower end is of {arm_of(near)} with {_labels(near)}: {BASELINE} needs {near.told}.",
+    ]
 
 
 def _by_other_metrics(family: FamilyTables, best: Any) -> Iterator[str]:
-    """What the other metrics say of the model of the answer."""
-    words = {SAVES: "", OPEN: ", which shows no saving", COSTS: ", which is more labels, not fewer"}
+    """Sentence on other metrics of the best model."""
+    words = {SAVES: "", OPEN: ", which shows no saving", COSTS: ", more labels than the baseline"}
     parts = []
     for metric in map(family.of, family.metrics[1:]):
         if len(metric.saved):
@@ -106,7 +109,7 @@ def _by_other_metrics(family: FamilyTables, best: Any) -> Iterator[str]:
 
 
 def _by_arm(rows: list[Any]) -> Iterator[str]:
-    """At which numbers of labels each model saves some."""
+    """Sentences on the numbers of labels at which each model saves labels."""
     words = {
         SAVES: "saves labels with",
         COSTS: "needs more labels than the baseline with",
@@ -125,9 +128,9 @@ def _by_arm(rows: list[Any]) -> Iterator[str]:
 def _doubts_of_runs(family: FamilyTables, metric: OfMetric) -> Iterator[str]:
     points = metric.points
     if family.split != "test":
-        yield f"These are patches of {family.split}, which choices were made on: expect less of others."
+        yield f"These are patches of {family.split}, used for model selection: expect lower values on other patches."
     if points["num_labels"].nunique() == 1:
-        yield "One number of labels alone was run: points, no curve."
+        yield "Only one number of labels was run: points, no curve."
     fewest, most = int(points["num_seeds"].min()), int(points["num_seeds"].max())
     if fewest == 1:
         alone = (
@@ -135,40 +138,39 @@ def _doubts_of_runs(family: FamilyTables, metric: OfMetric) -> Iterator[str]:
             if most == 1
             else f"{(points['num_seeds'] == 1).sum()} of {len(points)} points: one seed"
         )
-        yield f"{alone}: intervals hold the luck of the patients, not that of the labels drawn and of the training."
+        yield f"{alone}: intervals include variation of patients, but not of label subsets and training."
     elif fewest < _FEW_SEEDS:
-        yield f"{fewest} seeds are few: how much luck there is in the labels drawn is itself hardly known."
+        yield f"{fewest} seeds are few: variation between label subsets is uncertain."
     if points["num_encoders"].max() == 1:
-        yield "One encoder of each method: no interval holds the luck of its pretraining."
+        yield "One encoder per method: intervals do not include variation of pretraining."
 
 
 def _doubts_of_ratios(metric: OfMetric) -> Iterator[str]:
     rows: list[Any] = list(metric.saved.itertuples())
     if not rows:
-        yield f"{BASELINE} alone was run: there is nothing to compare it with."
+        yield f"{BASELINE} is the only model: there is no comparison."
         return
     num_open = sum(verdict(row) == OPEN for row in rows)
     if num_open:
         yield (
-            f"{num_open} of {len(rows)} intervals hold 1 or are not known: there no saving is shown, wherever the dot "
-            "stands."
+            f"{num_open} of {len(rows)} intervals include 1 or are unknown: these show no saving, whatever the mean."
         )
     if len(rows) > 1 and num_open < len(rows):
         yield (
-            f"The answer is the surest of {len(rows)} ratios, picked after looking; intervals are 95 % each, not "
+            f"The answer is the best of {len(rows)} ratios, selected after the fact; each interval is 95 %, not "
             "adjusted for their number."
         )
     extrapolated = int(metric.saved["extrapolated"].astype(bool).sum())
     if extrapolated:
         yield (
-            f"{extrapolated} of {len(rows)} ratios are extrapolated beyond the most labels that were run: that the "
-            "curve goes on as a power law is an assumption which no interval holds."
+            f"{extrapolated} of {len(rows)} ratios are extrapolated beyond the largest number of labels: they assume "
+            "a power law, and the intervals do not include this assumption."
         )
     sizes = metric.baseline["num_labels"].nunique()
     if sizes < FEWEST_SIZES:
         yield (
             f"{BASELINE} was run with {sizes} numbers of labels, and {FEWEST_SIZES} are needed for a power law: beyond "
-            "the largest nothing is known but more than."
+            "the largest, only a lower limit is known."
         )
 
 

@@ -147,7 +147,7 @@ DIRT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "image without score": (
         lambda tree: shutil.copy(_first_image(tree), tree / "breastpathq/datasets/train/123_7.tif"),
-        r"train/123_7\.tif: no score in .*train_labels\.csv; add it",
+        r"train/123_7\.tif: no score in .*train_labels\.csv.*add it",
     ),
     "image twice": (
         lambda tree: shutil.copy(_first_image(tree), _first_image(tree).with_suffix(".png")),
@@ -176,7 +176,7 @@ DIRT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "patients under another name": (
         lambda tree: (tree / PATIENTS_CSV).write_text("image,person\n1,1\n"),
-        "has columns image, person; expected one with `slide`",
+        "has columns image, person.*one column with `slide`",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Several models of a task on the same patches, for inference: what their trunks share is computed once."""
+"""Inference of several models, with one pass of each common backbone."""
 
 from __future__ import annotations
 
@@ -16,37 +16,34 @@ from histo_monai.models.task_model import TaskModel
 _LOG = logging.getLogger(__name__)
 
 
-class SharedTrunk(nn.Module):
-    """Models by name; a trunk runs once for all models whose encoders hold equal tensors (a student and its teacher's).
+class SharedBackbone(nn.Module):
+    """Models by name; models with equal encoder tensors (a student and its teacher) run one backbone.
 
-    For inference alone: nothing in it trains, and batch-norms are folded into the convolutions before them, where
-    `folded` can, which changes outputs by float32 rounding. The models that are given stay as they are.
+    For inference alone: nothing trains, and batch-norms are folded into convolutions (`folded`), which changes outputs
+    by float32 rounding. The given models stay unchanged.
 
     Input  (N, 3, H, W), float32, 0..1
     Output name -> (N, K), float32
-
-    Args:
-        models: by name.
     """
 
     def __init__(self, models: Mapping[str, TaskModel]) -> None:
         super().__init__()
         encoders: list[Encoder] = []
-        self._trunk_of: dict[str, int] = {}
+        self._backbone_of: dict[str, int] = {}
         for name, model in models.items():
             same = [i for i, encoder in enumerate(encoders) if _equal(encoder, model.encoder)]
-            self._trunk_of[name] = same[0] if same else len(encoders)
+            self._backbone_of[name] = same[0] if same else len(encoders)
             if not same:
                 encoders.append(model.encoder)
-        self.trunks = nn.ModuleList(folded(encoder) for encoder in encoders)
+        self.backbones = nn.ModuleList(folded(encoder) for encoder in encoders)
         self._names = list(models)
         self.heads = nn.ModuleList(copy.deepcopy(model.head) for model in models.values())
         self.eval().requires_grad_(False)
 
     def features(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Name -> (N, D); models that share a trunk have one tensor."""
-        of_trunks = [trunk(patches) for trunk in self.trunks]
-        return {name: of_trunks[number] for name, number in self._trunk_of.items()}
+        """Name -> (N, D); models with a common backbone have one tensor."""
+        of_backbones = [backbone(patches) for backbone in self.backbones]
+        return {name: of_backbones[number] for name, number in self._backbone_of.items()}
 
     def forward(self, patches: torch.Tensor) -> dict[str, torch.Tensor]:
         """Outputs of every model."""
@@ -55,18 +52,17 @@ class SharedTrunk(nn.Module):
 
 
 def folded(encoder: Encoder) -> Encoder:
-    """A copy in evaluation mode whose batch-norms are part of the convolutions before them.
+    """Copy in evaluation mode, with batch-norms folded into the convolutions before them.
 
-    Exact but for rounding: a convolution followed by a fixed scale and shift per channel is another convolution. Left
-    as they are, and only slower for it: trunks without batch-norm (transformers), batch-norms with an activation
-    inside (`BatchNormAct2d` of timm), and trunks that torch.fx cannot trace.
+    Exact but for rounding. Not folded, and slower: backbones without batch-norm (transformers), batch-norms with an
+    activation inside (`BatchNormAct2d` of timm), and backbones that torch.fx cannot trace.
     """
     encoder = copy.deepcopy(encoder).eval()
     if any(type(module) is nn.BatchNorm2d for module in encoder.trunk.modules()):
         try:
             encoder.trunk = fuse(encoder.trunk)
         except Exception as error:  # tracing runs code of any architecture
-            _LOG.debug("%s is not folded: %s", encoder.name, error)
+            _LOG.debug("encoder %s: batch-norms not folded: %s", encoder.name, error)
     return encoder
 
 

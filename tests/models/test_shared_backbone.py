@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.shared_trunk import SharedTrunk, folded
+from histo_monai.models.shared_backbone import SharedBackbone, folded
 from histo_monai.models.task_model import TaskModel
 
 
@@ -46,7 +46,7 @@ def test_every_model_gives_what_it_gives_alone(
 ) -> None:
     models = {"finetuned": finetuned, "student": student, "other.one": _model("linear", 1)}
     with torch.no_grad():
-        trunk = SharedTrunk(models)(patches)
+        trunk = SharedBackbone(models)(patches)
         assert list(trunk) == list(models)
         for name, model in models.items():
             torch.testing.assert_close(trunk[name], model.eval()(patches), rtol=1e-5, atol=1e-5)
@@ -56,9 +56,9 @@ def test_every_model_gives_what_it_gives_alone(
 def test_a_trunk_runs_once_for_the_models_that_share_it(
     finetuned: TaskModel, student: TaskModel, patches: torch.Tensor
 ) -> None:
-    shared = SharedTrunk({"a": finetuned, "b": student, "c": _model("pair", 1), "d": finetuned})
+    shared = SharedBackbone({"a": finetuned, "b": student, "c": _model("pair", 1), "d": finetuned})
     runs: list[int] = []
-    for number, trunk in enumerate(shared.trunks):
+    for number, trunk in enumerate(shared.backbones):
         trunk.register_forward_hook(lambda *_, number=number: runs.append(number))
     features = shared.features(patches)
     assert runs == [0, 1]
@@ -69,13 +69,13 @@ def test_a_trunk_runs_once_for_the_models_that_share_it(
 def test_one_tensor_that_differs_makes_another_trunk(finetuned: TaskModel) -> None:
     other = copy.deepcopy(finetuned)
     other.encoder.trunk.layer4[1].bn2.running_var[7] *= 1.001
-    assert len(SharedTrunk({"a": finetuned, "b": other}).trunks) == 2
+    assert len(SharedBackbone({"a": finetuned, "b": other}).backbones) == 2
 
 
 def test_the_models_given_stay_as_they_were(finetuned: TaskModel, patches: torch.Tensor) -> None:
     model = copy.deepcopy(finetuned).train()
     before = copy.deepcopy(model.state_dict())
-    shared = SharedTrunk({"a": model})
+    shared = SharedBackbone({"a": model})
     shared(patches)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
