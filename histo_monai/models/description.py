@@ -95,8 +95,13 @@ def _are_arguments(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     return all(
-        key.isidentifier() and isinstance(inner, int | float | str | None) for key, inner in value.items()
+        key.isidentifier() and isinstance(inner, int | float | str | None) and _is_finite(inner)
+        for key, inner in value.items()
     )
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _are_mpps(value: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from histo_monai.models.encoders.layouts import known_layout
+from histo_monai.models.encoders.layouts import TRANSFORMERS, known_layout
 from histo_monai.models.encoders.mends import missing_argument, wrong_argument
 from histo_monai.models.encoders.published import Color
 from histo_monai.utils.errors import InputError
@@ -94,7 +94,7 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
             f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; "
             f"{missing_argument(missing, unknown, tensors) or _remedy(tensors, wanted, prefix)}"
         )
-    matched = _resized(matched, trunk)
+    matched = _resized(matched, trunk, antialias=layout != TRANSFORMERS or "reg_token" in wanted)
     given = {layer: tensors[name] for name, layer in pairs.items()}
     _check_shapes({**matched, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
     heads = sorted({_bare(name).split(".")[0] for name in known})
@@ -162,8 +162,13 @@ def _is_known(name: str, wanted: Mapping[str, Any]) -> bool:
     return bare in wanted or bare.split(".")[0] in _HEADS
 
 
-def _resized(tensors: Tensors, trunk: nn.Module) -> Tensors:
-    """Position embeddings of another image size, resampled as timm does when it loads them."""
+def _resized(tensors: Tensors, trunk: nn.Module, *, antialias: bool) -> Tensors:
+    """Position embeddings of another image size, resampled by a bicubic filter.
+
+    Args:
+        tensors: of a file, by the names of the trunk.
+        antialias: as timm does; transformers' ViT and DINOv2 without registers do not.
+    """
     name, wanted = "pos_embed", getattr(trunk, "pos_embed", None)
     given = tensors.get(name)
     if wanted is None or given is None or given.shape == wanted.shape or given.ndim != 3:
@@ -179,7 +184,10 @@ def _resized(tensors: Tensors, trunk: nn.Module) -> Tensors:
         return tensors
     _LOG.info("%s resampled from %d to %d places", name, given.shape[1], wanted.shape[1])
     grid = list(about.patch_embed.grid_size)
-    return {**tensors, name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes)}
+    return {
+        **tensors,
+        name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes, antialias=antialias),
+    }
 
 
 def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Path) -> None:

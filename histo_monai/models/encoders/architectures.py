@@ -23,6 +23,7 @@ from histo_monai.models.encoders.published import (
 from histo_monai.models.layers import MaxPool2d
 from histo_monai.utils.errors import InputError
 
+_MLP_LAYER = "mlp_layer"
 _MLP_LAYERS = ("Mlp", "GluMlp", "SwiGLU", "SwiGLUPacked")
 """Layers of `timm.layers` that `encoder.arguments.mlp_layer` can name."""
 
@@ -80,18 +81,46 @@ def architecture(name: str, arguments: Mapping[str, Any] | None = None) -> Archi
     Raises:
         InputError: the name is unknown (the message names close ones), or does not take arguments.
     """
+    base, merged = _base(name, arguments)
+    known = ENCODERS[base] if base in ENCODERS else _timm(name, base, merged)
+    published = PUBLISHED.get(name)
+    return known if published is None else _as_published(known, published)
+
+
+def python_of_trunk(name: str, arguments: Mapping[str, Any] | None, input_px: int) -> str:
+    """Python that builds the trunk as `network` from torchvision or timm alone, for the reader of an exported file.
+
+    Args:
+        name: in `ENCODERS`, in the table of published encoders, or of timm.
+        arguments: as in `architecture`.
+        input_px: side of its input.
+    """
+    base, merged = _base(name, arguments)
+    if base in ENCODERS:
+        return f'network = torchvision.models.get_model("{base}"); network.fc = torch.nn.Identity()'
+    size = {"img_size": input_px} if _is_fixed(base) else {}
+    given = {"num_classes": 0, **size, **merged}
+    words = [
+        f"{key}=timm.layers.{value}" if key == _MLP_LAYER else f"{key}={value!r}"
+        for key, value in given.items()
+    ]
+    return f'network = timm.create_model("{base}", {", ".join(words)})'
+
+
+def _base(name: str, arguments: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    """Name of torchvision or timm, and the arguments of the table with the given ones.
+
+    Raises:
+        InputError: arguments for a ResNet of torchvision.
+    """
     published = PUBLISHED.get(name)
     base = name if published is None else published.architecture
-    if base in ENCODERS:
-        if arguments:
-            raise InputError(
-                f"encoder.arguments: given, but {name} is a ResNet of torchvision, which takes none. Fix: set "
-                f"encoder.arguments to null, or encoder.name to an architecture of timm."
-            )
-        known = ENCODERS[base]
-    else:
-        known = _timm(name, base, {**(published.arguments if published else {}), **(arguments or {})})
-    return known if published is None else _as_published(known, published)
+    if arguments and base in ENCODERS:
+        raise InputError(
+            f"encoder.arguments: given, but {name} is a ResNet of torchvision, which takes none. Fix: set "
+            f"encoder.arguments to null, or encoder.name to an architecture of timm."
+        )
+    return base, {**(published.arguments if published else {}), **(arguments or {})}
 
 
 def _as_published(known: Architecture, row: Published) -> Architecture:
@@ -130,11 +159,19 @@ def _timm(name: str, base: str, arguments: Mapping[str, Any]) -> Architecture:
         about = timm.get_pretrained_cfg(base)
     except RuntimeError as error:  # a tag behind the name that it does not have
         raise InputError(f"encoder.name is {name[:80]!r}: {' '.join(str(error).split())}") from None
-    is_fixed = about is not None and about.fixed_input_size
+    is_fixed = _is_fixed(base)
     build = partial(_build_timm, base, _as_timm_takes_them(arguments), is_fixed)
     if about is None:
         return Architecture(build)
     return Architecture(build, tuple(about.mean), tuple(about.std), any_size=not is_fixed)
+
+
+def _is_fixed(base: str) -> bool:
+    """Whether a network of timm is built for one input side."""
+    import timm
+
+    about = timm.get_pretrained_cfg(base)
+    return about is not None and bool(about.fixed_input_size)
 
 
 def _build_timm(name: str, arguments: Mapping[str, Any], is_fixed: bool, img_px: int) -> nn.Module:
@@ -164,11 +201,11 @@ def _as_timm_takes_them(arguments: Mapping[str, Any]) -> dict[str, Any]:
     for key, mend in (("num_classes", "leave it out; it is 0"), ("img_size", "set encoder.side")):
         if key in arguments:
             raise InputError(f"encoder.arguments.{key}: not an argument of an encoder. Fix: {mend}.")
-    layer = arguments.get("mlp_layer")
+    layer = arguments.get(_MLP_LAYER)
     if layer is None:
         return dict(arguments)
     if layer not in _MLP_LAYERS:
         raise InputError(
             f"encoder.arguments.mlp_layer: {str(layer)[:40]!r} is unknown. Fix: set one of {', '.join(_MLP_LAYERS)}."
         )
-    return {**arguments, "mlp_layer": getattr(timm.layers, layer)}
+    return {**arguments, _MLP_LAYER: getattr(timm.layers, layer)}

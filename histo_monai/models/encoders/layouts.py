@@ -13,6 +13,9 @@ import torch
 
 Tensors = dict[str, torch.Tensor]
 
+TRANSFORMERS = "Hugging Face transformers"
+_DINOV2 = "DINOv2"
+
 _CLASS_TOKEN = "embeddings.cls_token"
 _TRANSFORMERS = (
     (r"embeddings\.(cls_token|mask_token)", r"\1"),
@@ -55,13 +58,13 @@ def known_layout(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> 
     for name in tensors:
         if name == _CLASS_TOKEN or name.endswith(f".{_CLASS_TOKEN}"):
             prefix = name.removesuffix(_CLASS_TOKEN)
-            return _of_transformers(_below(tensors, prefix)), "Hugging Face transformers"
+            return _of_transformers(_below(tensors, prefix)), TRANSFORMERS
         if name.rpartition(".")[2] == "register_tokens":
             prefix = name.removesuffix("register_tokens")
-            return _with_own_class_position(_renamed(_below(tensors, prefix), _META)), "DINOv2"
+            return _with_own_class_position(_renamed(_below(tensors, prefix), _META)), _DINOV2
         if name.endswith("blocks.0.mlp.w12.weight"):
             prefix = name.removesuffix("blocks.0.mlp.w12.weight")
-            return _renamed(_below(tensors, prefix), _META), "DINOv2"
+            return _renamed(_below(tensors, prefix), _META), _DINOV2
     if "_conv_stem.weight" in tensors and "conv_stem.weight" in wanted:
         trunk = [tensor for name, tensor in tensors.items() if not name.startswith("_fc.")]
         if len(trunk) == len(wanted):

