@@ -42,11 +42,13 @@ def pretraining(about: Mapping[str, Any]) -> str:
 
 
 def license_limits(license: str | None) -> str:
-    """What a license of weights restricts, in words; empty if its text names neither commerce nor the GPL."""
+    """What a license of weights restricts, in words; empty if its text names no limit known here."""
     text = (license or "").lower()
     limits = []
     if re.search(r"\bnc\b|non-?\s?commercial", text):
         limits.append("no commercial use of the weights or of models made from them")
+    if "research only" in text:
+        limits.append("research only, no clinical or other deployed use")
     if "gpl" in text:
         limits.append("GPL: distribute models made from the weights under the GPL alone")
     return "; ".join(limits)

@@ -61,12 +61,14 @@ def test_weights_of_others_have_seen_stains_that_nobody_knows_here() -> None:
     [
         ("CC BY-NC-ND 4.0", "no commercial use"),
         ("Owkin non-commercial license", "no commercial use"),
+        ("Lunit public license, non-commercial", "no commercial use"),
+        ("Apache-2.0; terms of access: research only", "no clinical"),
         ("GPL-3.0", "under the GPL"),
         ("Apache-2.0", ""),
         ("CC BY 4.0", ""),
         (None, ""),
     ],
 )
-def test_a_license_that_restricts_commerce_or_copying_is_explained(license: str | None, limit: str) -> None:
+def test_a_license_that_restricts_use_is_explained(license: str | None, limit: str) -> None:
     assert limit in license_limits(license)
     assert bool(license_limits(license)) == bool(limit)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder, encoder_from
 from histo_monai.models.encoders.architectures import architecture
 from histo_monai.models.encoders.published import PUBLISHED
@@ -137,8 +140,19 @@ def test_class_token_and_mean_of_patch_tokens_leave_registers_out() -> None:
         torch.testing.assert_close(encoder(patches), expected)
 
 
-def test_a_description_of_the_default_has_no_new_key() -> None:
-    assert set(build_encoder().about()) == {"name", "img_px", "num_features", "mean", "std", "weights"}
+def test_the_default_encoder_has_the_bytes_that_it_had_before_the_table(tmp_path: Path) -> None:
+    """Digests of commit 7a8fc93, with all tensors 1."""
+    encoder = build_encoder()
+    assert set(encoder.about()) == {"name", "img_px", "num_features", "mean", "std", "weights"}
+    state = {f"encoder.{name}": torch.ones_like(tensor) for name, tensor in encoder.state_dict().items()}
+    about = encoder.description(architecture="trunk", head="linear", patch_px=64, mpps=[1.0, 2.0, 4.0])
+    start = {"kind": "encoder", "method": "rsp", "source": "raw", "corpus": "own"}
+    save_model(tmp_path / "encoder.safetensors", state, start | about)
+    digests = {path.suffix: hashlib.sha256(path.read_bytes()).hexdigest() for path in tmp_path.iterdir()}
+    assert digests == {
+        ".safetensors": "eb06836aeae8d4c8df45adeb599db49994cc69f1a0896efb07a52c00f852de38",
+        ".json": "59d334dc0fa7a3fd483577e82f9b9099d85816b140976f0dfeedc74805679314",
+    }
 
 
 def test_patches_are_resized_to_the_side_of_the_table_or_of_params() -> None:
