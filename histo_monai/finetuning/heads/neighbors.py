@@ -60,6 +60,6 @@ class Neighbors:
         if num_classes is None:
             votes, smoothing = np.stack([targets * weights, weights], axis=1), None
         else:
-            votes = np.eye(num_classes)[targets] * balanced(targets, weights)[:, None]
+            votes = np.eye(num_classes)[targets] * balanced(targets, weights / weights.mean())[:, None]
             smoothing = 1 / num_classes
         return [NeighborsModel(points, votes, min(number, len(points)), smoothing) for number in grid]

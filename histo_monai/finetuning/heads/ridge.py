@@ -25,7 +25,7 @@ class Ridge:
     ) -> list[LinearModel]:
         """See `protocol.Head`; a setting times D is the penalty."""
         mean, offset = np.average(rows, axis=0, weights=weights), np.average(targets, weights=weights)
-        root = np.sqrt(weights / weights.mean())
+        root = np.sqrt(weights)
         left, singular, basis = np.linalg.svd((rows - mean) * root[:, None], full_matrices=False)
         along = singular * product(left.T, (targets - offset) * root)
         models = []

@@ -56,7 +56,7 @@ def row_space(rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def balanced(targets: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Weights of rows scaled so that classes have equal sums, and all rows a mean of 1. Shape (n,)."""
+    """Weights of rows scaled so that classes have equal sums; the sum over all rows stays. Shape (n,)."""
     sums = np.bincount(targets, weights)
     scaled = weights / sums[targets]
-    return np.asarray(scaled / scaled.mean())
+    return np.asarray(scaled * (weights.sum() / scaled.sum()))
