@@ -61,4 +61,7 @@ def standardizations(unlabeled: Depths, depths: str) -> dict[str, Standardizatio
         np.concatenate([each[name].mean for name in names]),
         np.concatenate([each[name].factor * scale for name, scale in zip(names, scales, strict=True)]),
     )
-    return {**(each if depths != "concatenated" else {}), **({CONCATENATED: every} if depths != "each" else {})}
+    return {
+        **(each if depths != "concatenated" else {}),
+        **({CONCATENATED: every} if depths != "each" else {}),
+    }

@@ -35,10 +35,15 @@ class Logistic:
         for strength in grid:
             fitted = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS)
             with warnings.catch_warnings(), np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-                warnings.simplefilter("ignore", ConvergenceWarning)  # A model that stopped early is scored as it is.
+                warnings.simplefilter(
+                    "ignore", ConvergenceWarning
+                )  # A model that stopped early is scored as it is.
                 fitted.fit(coordinates, targets, sample_weight=equal)
             weights_, biases = fitted.coef_, fitted.intercept_
             if num_classes == 2:  # scikit-learn gives the log odds of the second class.
-                weights_, biases = np.concatenate([-weights_, weights_]) / 2, np.array([-1.0, 1.0]) * biases / 2
+                weights_, biases = (
+                    np.concatenate([-weights_, weights_]) / 2,
+                    np.array([-1.0, 1.0]) * biases / 2,
+                )
             models.append(LinearModel(product(weights_, basis), biases))
         return models

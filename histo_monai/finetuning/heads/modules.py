@@ -39,7 +39,9 @@ class CosineModule(nn.Module):
     def __init__(self, prototypes: NDArray, owners: NDArray, temperature: float) -> None:
         super().__init__()
         self.register_buffer("prototypes", buffer(prototypes))
-        self._of_class = [np.flatnonzero(owners == number).tolist() for number in range(int(owners.max()) + 1)]
+        self._of_class = [
+            np.flatnonzero(owners == number).tolist() for number in range(int(owners.max()) + 1)
+        ]
         self.temperature = temperature
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from histo_monai.finetuning.heads import HEADS
 from histo_monai.finetuning.heads.features import Depths, Standardization
 from histo_monai.finetuning.heads.modules import SelectedModule
 from histo_monai.finetuning.heads.protocol import HeadModel
@@ -89,10 +90,25 @@ class SelectedHead:
         ]
         return SelectedModule(parts, self.known, self.num_classes, UNKNOWN)
 
-    def with_weights(self, weights: NDArray) -> SelectedHead:
-        """The same heads, mixed by other weights, Shape (parts,); parts of weight 0 are left out."""
-        parts = zip(self.parts, weights, strict=True)
-        return replace(self, parts=tuple(replace(part, weight=float(w)) for part, w in parts if w > 0))
+    def fitted_again(self, features: Depths, targets: NDArray, weights: NDArray) -> SelectedHead:
+        """Settings, temperatures and weights as they are, fitted to other rows.
+
+        Args:
+            features: every depth, Shape (n, D_k).
+            targets: classes by number, all of `known` and no other; or scores. Shape (n,).
+            weights: how much each row counts, above 0, Shape (n,).
+        """
+        num_known = None
+        if self.known is not None:
+            targets, num_known = np.searchsorted(self.known, targets), len(self.known)
+
+        def fitted(part: Part) -> Part:
+            rows = part.standardization.of(features)
+            candidate = part.candidate
+            model = HEADS[candidate.head].fit(rows, targets, num_known, weights, [candidate.setting])[0]
+            return replace(part, model=model)
+
+        return replace(self, parts=tuple(map(fitted, self.parts)))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -14,7 +14,7 @@ from scipy.special import softmax
 from histo_monai.data.tables.label_folds import deal_folds
 from histo_monai.finetuning.heads import HEADS
 from histo_monai.finetuning.heads.calibration import log_losses, mixture_weights, temperature_of
-from histo_monai.finetuning.heads.features import Depths, Standardization, standardizations
+from histo_monai.finetuning.heads.features import Depths, standardizations
 from histo_monai.finetuning.heads.protocol import HeadModel
 from histo_monai.finetuning.heads.rows import balanced
 from histo_monai.finetuning.heads.selected import Candidate, Part, SelectedHead
@@ -86,7 +86,7 @@ def select_head(
     rows = {depth: each.of(features) for depth, each in made.items()}
     names = settings.score_heads if num_known is None else settings.class_heads
     grids = {name: _settings(name, settings.heads).grid() for name in names}
-    fold_of, why_none = _folds(targets, labels.patients, num_known, settings.num_folds, seed)
+    fold_of, why_none = patient_folds(labels, settings.num_folds, seed)
     counted = weights if num_known is None else balanced(targets, weights)
     compared: list[Compared] = []
     if not why_none:
@@ -125,16 +125,15 @@ def _settings(name: str, given: Mapping[str, HeadSettings]) -> Any:
     return given[name] if name in given else HEADS.settings(name)()
 
 
-def _folds(
-    targets: NDArray, patients: NDArray, num_known: int | None, num_folds: int, seed: int
-) -> tuple[NDArray[np.int64], str]:
-    """Fold of each row, and why there are none."""
+def patient_folds(labels: Labels, num_folds: int, seed: int) -> tuple[NDArray[np.int64], str]:
+    """Fold of each labeled row, -1 where there are none, and why there are none; see `deal_folds`."""
+    names = [] if labels.num_classes is None else labels.targets.tolist()
     table = pd.DataFrame(
         {
-            "patient_id": np.asarray(patients).astype(str),
+            "patient_id": np.asarray(labels.patients).astype(str),
             "slide_id": "",
             "patch_id": "",
-            "label": "" if num_known is None else np.char.add("class ", targets.astype(str)),
+            "label": [str(number) for number in names] or "",
         }
     )
     folds = deal_folds(table, table, num_folds, generator(seed, "head folds"))
@@ -196,6 +195,8 @@ def _mixture(
         best = default if np.average(difference, weights=counted) <= error else best
     if rule in ("best", "one_se"):
         return [(best.candidate, best.temperature, 1.0)]
+    good = [each for each in bests if each is bests[0] or _is_near(each, best, patients, counted)]
+    bests = good if rule == "average_good" else bests
     shares = np.full(len(bests), 1 / len(bests))
     if rule == "stack" and num_known is not None:
         inside = np.arange(len(targets))
@@ -211,6 +212,12 @@ def _mixture(
         for each, share in zip(bests, shares, strict=True)
         if share > 0
     ]
+
+
+def _is_near(each: Compared, best: Compared, patients: NDArray, counted: NDArray) -> bool:
+    """Whether a loss is above the lowest by one standard error over patients at most."""
+    difference = each.losses - best.losses
+    return bool(np.average(difference, weights=counted) <= clustered_error(difference, patients, counted))
 
 
 def clustered_error(values: NDArray, patients: NDArray, weights: NDArray) -> float:

@@ -125,7 +125,12 @@ class SelectionSettings:
         num_folds: of patients, at most.
     """
 
-    class_heads: Annotated[tuple[str, ...], Unique()] = ("class_means", "logistic", "neighbors", "discriminant")
+    class_heads: Annotated[tuple[str, ...], Unique()] = (
+        "class_means",
+        "logistic",
+        "neighbors",
+        "discriminant",
+    )
     score_heads: Annotated[tuple[str, ...], Unique()] = ("ridge", "kernel_ridge", "neighbors")
     rule: Literal["best", "one_se", "average", "stack"] = "average"
     depths: Literal["each", "concatenated", "both"] = "both"

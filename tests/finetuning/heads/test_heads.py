@@ -79,7 +79,7 @@ def test_logistic_is_scikit_learns_on_all_features(rows: np.ndarray, num_classes
 @pytest.mark.parametrize("shrinkage", [0.1, 0.6, 1.0])
 def test_discriminant_is_the_direct_formula_and_scikit_learns(rows: np.ndarray, shrinkage: float) -> None:
     outputs = fitted("discriminant", shrinkage, rows).outputs(rows)
-    means = np.stack([rows[CLASSES == k].mean(axis=0) for k in range(3)])
+    means = np.stack([rows[k == CLASSES].mean(axis=0) for k in range(3)])
     centered = rows - means[CLASSES]
     within = centered.T @ centered / len(rows)
     size = len(within)
@@ -117,7 +117,9 @@ def test_one_neighbor_of_a_labeled_row_has_the_rows_score() -> None:
 def test_ridge_solves_the_normal_equations(rows: np.ndarray) -> None:
     centered = rows - rows.mean(axis=0)
     size = rows.shape[1]
-    slope = np.linalg.solve(centered.T @ centered + 0.3 * size * np.eye(size), centered.T @ (SCORES - SCORES.mean()))
+    slope = np.linalg.solve(
+        centered.T @ centered + 0.3 * size * np.eye(size), centered.T @ (SCORES - SCORES.mean())
+    )
     expected = SCORES.mean() + centered @ slope
     np.testing.assert_allclose(fitted("ridge", 0.3, rows).outputs(rows)[:, 0], expected, rtol=1e-9)
 
@@ -127,7 +129,9 @@ def test_kernel_ridge_is_scikit_learns() -> None:
     squares = [np.square(a - b).sum() for i, a in enumerate(ROWS) for b in ROWS[:i]]
     gamma = 1 / (2 * 1.5**2 * np.median(squares))
     expected = SklearnKernelRidge(alpha=0.2, kernel="rbf", gamma=gamma).fit(ROWS, SCORES - SCORES.mean())
-    np.testing.assert_allclose(model.outputs(OTHERS)[:, 0], expected.predict(OTHERS) + SCORES.mean(), rtol=1e-9)
+    np.testing.assert_allclose(
+        model.outputs(OTHERS)[:, 0], expected.predict(OTHERS) + SCORES.mean(), rtol=1e-9
+    )
 
 
 SETTINGS = {
@@ -164,7 +168,11 @@ def test_a_row_of_weight_two_is_the_row_twice(name: str, setting: Any, targets: 
     if name in ("neighbors", "kernel_ridge") or setting == (1.0, 2, 4):
         weights, rows, again = np.full(40, 2.0), ROWS, targets  # All alike: relative weights count.
     else:
-        weights, rows, again = np.ones(40), np.concatenate([ROWS, ROWS[:9]]), np.concatenate([targets, targets[:9]])
+        weights, rows, again = (
+            np.ones(40),
+            np.concatenate([ROWS, ROWS[:9]]),
+            np.concatenate([targets, targets[:9]]),
+        )
         weights[:9] = 2.0
     num_classes = 3 if targets.dtype.kind == "i" else None
     fit = HEADS[name].fit

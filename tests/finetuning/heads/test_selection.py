@@ -43,7 +43,9 @@ def selected(**changes: Any) -> Any:
 def test_the_module_predicts_what_the_arrays_predict(rule: str) -> None:
     head = selected(rule=rule)
     side_by_side = torch.from_numpy(np.concatenate([DEPTHS["early"], DEPTHS["late"]], axis=1))
-    np.testing.assert_allclose(torch.softmax(head.module()(side_by_side), dim=1), head.predict(DEPTHS), atol=2e-5)
+    np.testing.assert_allclose(
+        torch.softmax(head.module()(side_by_side), dim=1), head.predict(DEPTHS), atol=2e-5
+    )
     assert sum(part.weight for part in head.parts) == pytest.approx(1)
 
 
@@ -104,7 +106,7 @@ def test_a_class_of_one_patient_gives_the_default_head_and_says_why() -> None:
     few = {name: x[rows] for name, x in DEPTHS.items()}
     head = select_head(few, Labels(CLASSES[rows], PATIENTS[rows], 3), DEPTHS, SelectionSettings(), 0)
     assert [part.candidate.head for part in head.parts] == ["class_means"]
-    assert "class 2" in head.why_default
+    assert "class '2'" in head.why_default
     assert not head.losses
 
 
