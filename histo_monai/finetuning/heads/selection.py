@@ -195,8 +195,6 @@ def _mixture(
         best = default if np.average(difference, weights=counted) <= error else best
     if rule in ("best", "one_se"):
         return [(best.candidate, best.temperature, 1.0)]
-    good = [each for each in bests if each is bests[0] or _is_near(each, best, patients, counted)]
-    bests = good if rule == "average_good" else bests
     shares = np.full(len(bests), 1 / len(bests))
     if rule == "stack" and num_known is not None:
         inside = np.arange(len(targets))
@@ -212,12 +210,6 @@ def _mixture(
         for each, share in zip(bests, shares, strict=True)
         if share > 0
     ]
-
-
-def _is_near(each: Compared, best: Compared, patients: NDArray, counted: NDArray) -> bool:
-    """Whether a loss is above the lowest by one standard error over patients at most."""
-    difference = each.losses - best.losses
-    return bool(np.average(difference, weights=counted) <= clustered_error(difference, patients, counted))
 
 
 def clustered_error(values: NDArray, patients: NDArray, weights: NDArray) -> float:
