@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from histo_monai.finetuning.heads.propagation import neighbor_graph, propagate, touching_graph
 from histo_monai.finetuning.heads.selection import Labels
-from histo_monai.finetuning.heads.self_training import self_train
 from histo_monai.finetuning.heads.settings import SelectionSettings
-from histo_monai.finetuning.heads.sinkhorn import class_offsets, estimated_proportions
+from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate, touching_graph
+from histo_monai.finetuning.heads.unlabeled.self_training import self_train
+from histo_monai.finetuning.heads.unlabeled.sinkhorn import class_offsets, estimated_proportions
 from histo_monai.utils.errors import InputError
 
 RNG = np.random.default_rng(2)
