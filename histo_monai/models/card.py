@@ -23,6 +23,7 @@ CARD_SHAPE = {
         "name": str,
         "num_features": int,
         "stages?": (int, None),
+        "side?": (int, None),
         "weights?": ({"sha256": str, "license": (str, None)}, None),
     },
     "classes?": ([str], None),
@@ -75,9 +76,11 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
         start += f" ({limits})" if limits else ""
     stages = encoder.get("stages")
     part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
+    side = encoder.get("side")
+    resized = f", resized to {side} px" if side and side != about["patch_px"] else ""
     facts = {
         "gives": gives,
-        "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1",
+        "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1{resized}",
         "network": f"{part}{encoder['name']}, initialized from {start}",
         "pretraining": pretraining(about),
     }

@@ -53,10 +53,11 @@ def _in_full(name: str) -> str:
         "trained at µm/px": _mpps(published),
         "output": f"{published.num_features} features: {published.output}",
         "parameters": _millions(published),
-        "license": published.license or "not known to this table; read the source",
+        "license": published.license or "no source; read the page of the weights",
+        "facts from": published.sources,
         "weights": published.source,
-        "SHA-256": published.sha256 or "not published",
-        "params": f"encoder: {{name: {name}, weights: FILE}}",
+        "SHA-256": published.sha256 or "no source",
+        "params": f"encoder.name: {name}, encoder.weights: FILE, encoder.sha256: digest of FILE",
     }
     return "\n".join([name, *(f"  {key + ':':<18}{value}" for key, value in facts.items())])
 
@@ -66,4 +67,4 @@ def _millions(published: Published) -> str:
 
 
 def _mpps(published: Published) -> str:
-    return ", ".join(f"{mpp:g}" for mpp in published.mpps) if published.mpps else "not stated"
+    return ", ".join(f"{mpp:g}" for mpp in published.mpps) if published.mpps else "no source"
