@@ -165,7 +165,7 @@ PUBLISHED: dict[str, Published] = {
     ),
     "hibou-b": Published(
         *("vit_base_patch14_reg4_dinov2", f"{_HUB}histai/hibou-b", 768, 85_739_520, "Apache-2.0"),
-        "publisher's code (architecture), page (license); third-party code (registers, mean, std, µm/px)",
+        "publisher's code (architecture), page (license); third-party code (mean, std, µm/px)",
         arguments={"mlp_ratio": 4096 / 768, "dynamic_img_size": True, **_SWIGLU},
         multiple_px=14,
         mpps=(0.5,),
@@ -174,7 +174,7 @@ PUBLISHED: dict[str, Published] = {
     ),
     "hibou-l": Published(
         *("vit_large_patch14_reg4_dinov2", f"{_HUB}histai/hibou-L", 1024, 303_657_216, "Apache-2.0"),
-        "publisher's code (architecture); third-party code (registers, mean, std, µm/px), page (license)",
+        "publisher's code (architecture); third-party code (mean, std, µm/px), page (license)",
         arguments={"mlp_ratio": 5472 / 1024, "dynamic_img_size": True, **_SWIGLU},
         multiple_px=14,
         mpps=(0.5,),
