@@ -82,7 +82,8 @@ def test_a_published_encoder_goes_from_its_file_to_a_map(project: Callable[..., 
     assert project("map", "data/raw/own/s6.tif", "--model", str(MODEL), "--output", "maps") == 0
     cells = pd.read_csv("maps/s6.map.csv")
     scores = cells.filter(like="tumor").to_numpy()
-    assert len(cells) > 10 and scores.size
+    assert len(cells) > 10
+    assert scores.size
     assert ((scores >= 0) & (scores <= 1)).all()
     for option, output in (("--trunk", "trunk.safetensors"), ("--bundle", "bundle"), ("--onnx", "m.onnx")):
         assert project("export", str(MODEL), option, output) == 0
