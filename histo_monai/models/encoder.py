@@ -14,20 +14,20 @@ from histo_monai.models.encoders.published import HALF, Color, Output
 from histo_monai.utils.errors import InputError
 
 _LEAST_VARIANCE = 1e-4
-"""Added to that of a channel: the root has no end of a slope at 0."""
-_SEEN: dict[tuple[Callable[[int], nn.Module], int], int] = {}
-"""How it is built, and for which side -> D: the pass of shapes takes longer than the trunk."""
+"""Added to the variance of a channel: the slope of the root at 0 is infinite."""
+_NUM_FEATURES: dict[tuple[Callable[[int], nn.Module], int], int] = {}
+"""Builder and input side -> D; the pass of shapes takes longer than the construction."""
 
 
 class FirstStages(nn.Module):
-    """The beginning of a trunk, with the trunk's names: texture where the whole of it would see objects.
+    """First stages of a trunk, with the trunk's names: texture, where full depth encodes objects.
 
     Input  (N, 3, H, W), float32
-    Output (N, 2 C), float32: mean and standard deviation over the patch of each channel of the last stage
+    Output (N, 2 C), float32: mean and standard deviation of each channel of the last stage
 
     Args:
-        trunk: its parts are used, not copied.
-        last: name of the part that it ends after.
+        trunk: its modules are used, not copied.
+        last: name of its last module.
     """
 
     def __init__(self, trunk: nn.Module, last: str) -> None:
@@ -52,27 +52,27 @@ def pooled(maps: torch.Tensor) -> torch.Tensor:
 
 
 class Encoder(nn.Module):
-    """RGB patches -> features. Normalization is part of the network, so no caller can forget it.
+    """RGB patches -> features, with normalization inside.
 
-    Input  (N, 3, H, W), float32, 0..1; of side `img_px`, or of any that the trunk can take where `any_size`; of any
-           where `side_px` is set, to which they are resized
+    Input  (N, 3, H, W), float32, 0..1; side `img_px`, or any side with `any_size`; with `side_px`, patches of any side
+           are resized to it
     Output (N, D), float32
 
     Args:
-        trunk: patches -> features, or tokens, see `output`.
-        name: in `ENCODERS`, or of timm.
-        img_px: side of the patches that it was built for.
+        trunk: patches -> features or tokens, by `output`.
+        name: as in `build_encoder`.
+        img_px: side of the patches that the trunk was built for.
         num_features: D.
         mean: subtracted from each of R, G, B.
         std: divides each of R, G, B afterwards.
         side_px: input side of the trunk; patches of other sides are resized to it. None: patches stay as they are.
-        output: see `Architecture`.
-        arguments: of timm that the trunk was built with, beside those of its name.
+        output: as in `Architecture`.
+        arguments: of timm, which override the table's.
 
     Attributes:
-        ends: names of the parts of the trunk that it may end after, see `Architecture.stages`.
-        stages: how many of them it has kept, see `end_after`; None: all of the trunk.
-        weights: of the file that it started from, SHA-256 (`sha256`) and license text (`license`); None without.
+        ends: modules of the trunk that it may end after, as `Architecture.stages`.
+        stages: number of stages after `end_after`; None: full depth.
+        weights: SHA-256 (`sha256`) and license (`license`) of the initial weights' file; None: random weights.
     """
 
     mean: torch.Tensor
@@ -108,10 +108,10 @@ class Encoder(nn.Module):
         self.weights: dict[str, Any] | None = None
 
     def end_after(self, stages: int) -> None:
-        """Keep the first stages of the trunk alone, and what `FirstStages` makes of them; before that, all are kept.
+        """Shorten the trunk to its first stages (`FirstStages`).
 
         Raises:
-            InputError: the architecture has no so many that it may end after.
+            InputError: the architecture has fewer stages.
         """
         if not 1 <= stages <= len(self.ends):
             raise InputError(
@@ -122,19 +122,21 @@ class Encoder(nn.Module):
         self.num_features = _num_features(self, self.side_px or self.img_px)
 
     def stage_features(self, patches: torch.Tensor) -> list[torch.Tensor]:
-        """What each of its possible ends would give, see `end_after`, and last the features of the whole; one pass."""
-        seen: list[torch.Tensor] = []
+        """Features at each possible depth (`end_after`), full depth last; one pass."""
+        shallow: list[torch.Tensor] = []
         parts = [self.trunk.get_submodule(name) for name in self.ends]
-        hooks = [part.register_forward_hook(lambda _, __, maps: seen.append(pooled(maps))) for part in parts]
+        hooks = [
+            part.register_forward_hook(lambda _, __, maps: shallow.append(pooled(maps))) for part in parts
+        ]
         try:
             whole = self(patches)
         finally:
             for hook in hooks:
                 hook.remove()
-        return [*seen, whole]
+        return [*shallow, whole]
 
     def normalize_by(self, mean: Color, std: Color) -> None:
-        """Set what is subtracted from R, G, B, and what divides them afterwards."""
+        """Set mean and standard deviation of R, G, B for normalization."""
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1))
         self._normalization = {"mean": list(mean), "std": list(std)}
@@ -155,7 +157,7 @@ class Encoder(nn.Module):
         return self._vectors(self.trunk((patches - self.mean) / self.std))
 
     def _vectors(self, output: torch.Tensor) -> torch.Tensor:
-        """Features of what the trunk gives."""
+        """Features from the output of the trunk."""
         if self.output == "vector" or self.stages is not None:
             return output
         trunk: Any = self.trunk
@@ -165,12 +167,12 @@ class Encoder(nn.Module):
     def description(
         self, *, architecture: str, head: str, patch_px: int, mpps: Sequence[float]
     ) -> dict[str, Any]:
-        """What a pretrained encoder is, for the JSON beside it; `encoder_from` builds it again from `encoder`.
+        """Description of a pretrained encoder, for the JSON beside it.
 
         Args:
-            architecture: all that is kept of the pretraining, in words.
-            head: that fine-tuning puts on it, a name in `HEADS`.
-            patch_px: side of the patches that it was pretrained on.
+            architecture: modules of the pretraining in the file, in words.
+            head: of fine-tuning, a name in `HEADS`.
+            patch_px: side of the pretraining patches.
             mpps: their resolutions, µm/px.
         """
         return {
@@ -182,14 +184,14 @@ class Encoder(nn.Module):
         }
 
     def about(self) -> dict[str, Any]:
-        """What `encoder_from` builds it again from."""
-        kept: dict[str, Any] = {} if self.stages is None else {"stages": self.stages}
+        """Argument of `encoder_from`."""
+        optional: dict[str, Any] = {} if self.stages is None else {"stages": self.stages}
         about = {"name": self.name, "img_px": self.img_px, "num_features": self.num_features}
         if self.side_px is not None:
-            kept["side"] = self.side_px
+            optional["side"] = self.side_px
         if self.arguments:
-            kept["arguments"] = self.arguments
-        return {**about, **kept, **self._normalization, "weights": self.weights}
+            optional["arguments"] = self.arguments
+        return {**about, **optional, **self._normalization, "weights": self.weights}
 
 
 def build_encoder(
@@ -201,10 +203,10 @@ def build_encoder(
     arguments: Mapping[str, Any] | None = None,
     side_px: int | None = None,
 ) -> Encoder:
-    """An encoder at its random initialization; `torch.manual_seed` decides it. Nothing is downloaded.
+    """Encoder with random weights (`torch.manual_seed`); nothing is downloaded.
 
     Args:
-        name: in `ENCODERS` or the table of published encoders, or of timm.
+        name: in `ENCODERS`, in the table of published encoders, or of timm.
         img_px: side of the patches.
         mean: of R, G, B at full scale 0..1.
         arguments: of timm, which override the table's.
@@ -232,9 +234,9 @@ def build_encoder(
             arguments=arguments,
         )
         key = (known.build, input_px)
-        encoder.num_features = _SEEN.get(key) or _num_features(encoder, input_px)
+        encoder.num_features = _NUM_FEATURES.get(key) or _num_features(encoder, input_px)
         if name in ENCODERS:  # The others are made anew for each call.
-            _SEEN[key] = encoder.num_features
+            _NUM_FEATURES[key] = encoder.num_features
     except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
         set_side = "set encoder.side" if side_px else "set patch_px (or encoder.side)"
@@ -247,13 +249,13 @@ def build_encoder(
 
 
 def encoder_from(about: Mapping[str, Any]) -> Encoder:
-    """The encoder that a description tells of, its weights random.
+    """Encoder of a description, with random weights.
 
     Args:
         about: `encoder` of a description, checked by `check_encoder` or `check_task_model`.
 
     Raises:
-        InputError: see `build_encoder`; or it has another number of features than the description says.
+        InputError: as `build_encoder`; or the number of features differs from the description.
     """
     encoder = build_encoder(
         about["name"],
@@ -275,14 +277,14 @@ def encoder_from(about: Mapping[str, Any]) -> Encoder:
 
 
 def resized(patches: torch.Tensor, side_px: int) -> torch.Tensor:
-    """Patches of a side, bilinear, an area mean where they shrink; those of the side are returned as they are."""
+    """Patches resized to a side, bilinear, with antialiasing where they shrink; unchanged if they have this side."""
     if patches.shape[-2:] == (side_px, side_px):
         return patches
     return functional.interpolate(patches, (side_px, side_px), mode="bilinear", antialias=True)
 
 
 def _num_features(encoder: Encoder, input_px: int) -> int:
-    """D, by a pass of shapes alone (on torch's meta device): what a trunk tells of itself differs between libraries."""
+    """D, from a pass on torch's meta device: libraries name the attribute differently."""
     tensors = dict(encoder.named_parameters()) | dict(encoder.named_buffers())
     shapes = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}
     patch = torch.empty(1, 3, input_px, input_px, device="meta")

@@ -1,4 +1,4 @@
-"""Tensors of published weights -> those of a trunk, under whatever prefix they stand; nothing is loaded by halves."""
+"""Tensors of published weights for a trunk, under any known prefix; loaded completely or not at all."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _OWN = "encoder.trunk."
 """Prefix in an encoder.safetensors of this project."""
 _LAYERS = tuple(f"{k}.{part}" for k in (0, 2) for part in ("weight", "bias"))
 _RSP_NORMALIZATION = (0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)
-"""RSP's published code trains on pixels of 0..255 as they are."""
+"""RSP's published code trains on pixels of 0..255."""
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What of a file is an encoder.
+    """Tensors of an encoder from a file.
 
     Attributes:
         trunk: tensors by the names of the trunk.
-        pair_mlp: those of the pair MLP, by its names; None where the file has none, as in every file but those of
-            RSP's published code (a ResNet under `model.`, the pair MLP beside it under `fc.`) and of this project.
-        normalization: mean and std that such a file was trained with; None where it does not tell.
+        pair_mlp: tensors of the pair MLP, by its names; None: the file has none. Files of RSP's published code (a
+            ResNet under `model.`, the pair MLP under `fc.`) and of this project have one.
+        normalization: mean and std of such a file's training; None: not stated.
     """
 
     trunk: Tensors
@@ -55,20 +55,20 @@ class Fitted:
 
 
 def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Module, path: Path) -> Fitted:
-    """Find a trunk's tensors in a file, under whatever prefix they stand.
+    """Find a trunk's tensors in a file, under any known prefix.
 
     Of several complete copies a teacher or momentum encoder comes first, a student or key encoder last. Heads and
-    other copies are left out, which the log tells.
+    other copies are omitted and logged.
 
     Args:
         tensors: of `read_tensors`.
-        trunk: whose names and shapes are looked for.
-        pair_mlp: likewise, see `Fitted`.
+        trunk: its names and shapes are expected.
+        pair_mlp: its names and shapes are expected, if the file has a pair MLP.
         path: of the file, for messages.
 
     Raises:
-        InputError: a tensor is missing, has another shape, is not finite, or is one that neither the trunk nor a head
-            has; names up to five of them.
+        InputError: a tensor is missing, has another shape, is not finite, or belongs to neither trunk nor head; names
+            up to five of them.
     """
     wanted = trunk.state_dict()
     tensors, layout = known_layout(tensors, wanted)
@@ -105,7 +105,7 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
 
 
 def _remedy(names: Iterable[str], wanted: Iterable[str], known: str) -> str:
-    """What stands in the way of an encoder's names in a file, and how it is moved out of it."""
+    """Fix for names of a file that have an unknown prefix, or for another architecture."""
     prefix = in_the_way(names, wanted)
     if prefix and prefix != known:
         return (
@@ -115,7 +115,7 @@ def _remedy(names: Iterable[str], wanted: Iterable[str], known: str) -> str:
 
 
 def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
-    """The prefix of known words below which most of the wanted names stand."""
+    """Prefix of known words with most of the wanted names below it."""
     names, wanted = set(tensors), list(wanted)
     prefixes = {""}
     for name in names:
@@ -134,7 +134,7 @@ def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
 
 
 def _pair_mlp(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, str]:
-    """Name in the file -> name in `PairMLP`; empty where the file has no pair MLP beside the trunk."""
+    """Name in the file -> name in `PairMLP`; empty if the file has no pair MLP beside the trunk."""
     if prefix == _OWN:
         names = {f"pair_mlp.layers.{layer}": f"layers.{layer}" for layer in _LAYERS}
     elif prefix.endswith("model."):
@@ -149,7 +149,7 @@ def _colors(buffer: torch.Tensor) -> Color:
 
 
 def _bare(name: str) -> str:
-    """The name without the prefixes that are known."""
+    """Name without known prefixes."""
     words = name.split(".")
     while len(words) > 1 and words[0] in _PREFIXES:
         words = words[1:]
@@ -157,7 +157,7 @@ def _bare(name: str) -> str:
 
 
 def _is_known(name: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether a tensor is one of a head, or of another copy of the trunk."""
+    """Whether a tensor belongs to a head, or to another copy of the trunk."""
     bare = _bare(name)
     return bare in wanted or bare.split(".")[0] in _HEADS
 

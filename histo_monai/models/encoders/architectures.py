@@ -33,15 +33,14 @@ class Architecture:
     """How an encoder's trunk is built.
 
     Attributes:
-        build: side of its input in px -> the trunk, (N, 3, P, P) -> (N, D), at its random initialization.
-        mean: of R, G, B at full scale 0..1, that weights published for it were trained with.
-        std: likewise.
-        any_size: whether it takes inputs of other sides than the one it was built for.
-        stages: names of the trunk's parts that it may end after, first to last, see `FirstStages`; parts are in the
-            order in which they are run.
+        build: input side in px -> trunk with random weights, (N, 3, P, P) -> (N, D).
+        mean: of R, G, B at full scale 0..1, for published weights.
+        std: of R, G, B at full scale 0..1, for published weights.
+        any_size: whether the trunk takes other sides than the one it was built for.
+        stages: names of the trunk's modules that `FirstStages` may end after, in the order of the forward pass.
         side_px: input side, to which patches are resized; None: the side of the patches.
-        output: what the trunk gives is one vector, or tokens whose class and mean of patches are the features.
-        license: of the published weights, where the table states it.
+        output: one vector, or tokens whose class token and mean of patch tokens are the features.
+        license: of the published weights; None: not in the table.
     """
 
     build: Callable[[int], nn.Module]
@@ -73,7 +72,7 @@ ENCODERS: dict[str, Architecture] = {
 
 
 def architecture(name: str, arguments: Mapping[str, Any] | None = None) -> Architecture:
-    """The architecture of a name in `ENCODERS`, in the table of published encoders, or of timm.
+    """Architecture of a name in `ENCODERS`, in the table of published encoders, or of timm.
 
     Args:
         arguments: of timm's `create_model`; they override the table's.
@@ -88,7 +87,7 @@ def architecture(name: str, arguments: Mapping[str, Any] | None = None) -> Archi
 
 
 def python_of_trunk(name: str, arguments: Mapping[str, Any] | None, input_px: int) -> str:
-    """Python that builds the trunk as `network` from torchvision or timm alone, for the reader of an exported file.
+    """Python that builds the trunk as `network` from torchvision or timm alone.
 
     Args:
         name: in `ENCODERS`, in the table of published encoders, or of timm.
@@ -135,12 +134,12 @@ def _as_published(known: Architecture, row: Published) -> Architecture:
 
 
 def _timm(name: str, base: str, arguments: Mapping[str, Any]) -> Architecture:
-    """The architecture `base` of timm.
+    """Architecture `base` of timm.
 
     Args:
         name: in params, for messages.
     """
-    import timm  # takes a second, for which the other encoders need not wait
+    import timm  # the import takes a second
 
     if not timm.is_model(
         base
@@ -157,10 +156,10 @@ def _timm(name: str, base: str, arguments: Mapping[str, Any]) -> Architecture:
         )
     try:
         about = timm.get_pretrained_cfg(base)
-    except RuntimeError as error:  # a tag behind the name that it does not have
+    except RuntimeError as error:  # an unknown tag after the name
         raise InputError(f"encoder.name is {name[:80]!r}: {' '.join(str(error).split())}") from None
     is_fixed = _is_fixed(base)
-    build = partial(_build_timm, base, _as_timm_takes_them(arguments), is_fixed)
+    build = partial(_build_timm, base, _timm_arguments(arguments), is_fixed)
     if about is None:
         return Architecture(build)
     return Architecture(build, tuple(about.mean), tuple(about.std), any_size=not is_fixed)
@@ -181,11 +180,11 @@ def _build_timm(name: str, arguments: Mapping[str, Any], is_fixed: bool, img_px:
     trunk = timm.create_model(name, pretrained=False, **{"num_classes": 0, **size, **arguments})
     side = getattr(getattr(trunk, "patch_embed", None), "patch_size", 1) if is_fixed else 1
     if any(img_px % part for part in (side if isinstance(side, tuple) else (side,))):
-        raise InputError(f"its own patches have {side} px")  # timm would leave out what is over
+        raise InputError(f"its own patches have {side} px")  # timm would drop the remaining pixels
     return trunk
 
 
-def _as_timm_takes_them(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _timm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments with the class of `mlp_layer` in place of its name.
 
     Raises:
