@@ -213,9 +213,7 @@ def test_no_room_names_split_label_and_what_to_lower(cohort: Path, label: str) -
 
 
 def test_too_few_slides_after_the_reserved_ones_are_named(cohort: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"training/tumor: 1 slides remain .*corpora\.camelyon16\.num_tumor"
-    ):
+    with pytest.raises(ValueError, match=r"training/tumor: 1 slides remain .*corpora\.camelyon16\.num_tumor"):
         draw(cohort, num_reserved_tumor=2)
 
 

@@ -65,9 +65,7 @@ def test_groups_are_tumor_or_holes(
 
 
 def test_an_unknown_group_and_a_file_without_a_tumor_are_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"test_001\.xml, annotation 'A1': group 'Stroma' is unknown"
-    ):
+    with pytest.raises(ValueError, match=r"test_001\.xml, annotation 'A1': group 'Stroma' is unknown"):
         camelyon16_files.read_lesions(write_xml(tmp_path, ["Tumor", "Stroma"]))
     with pytest.raises(ValueError, match=r"test_001\.xml: outlines holes only"):
         camelyon16_files.read_lesions(write_xml(tmp_path, ["Exclusion"]))

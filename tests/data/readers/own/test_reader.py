@@ -111,7 +111,7 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
         ("path,label,split\n1.png,x,train\n2.png,x,\n", "row 3: no split, while other rows"),
         ("patch_id,path,label\np,1.png,x\np,2.png,x\n", "row 3: patch_id 'p' stands in row 2 already"),
         ("slide_id,y,x,mpp,label\nc,100,100,1,x\n", "row 2: slide 'c' is not in"),
-        ("slide_id,y,x,mpp,label\na,100,100,,x\n", "row 2: mpp is empty; a patch of a slide needs y, x, mpp"),
+        ("slide_id,y,x,mpp,label\na,100,100,,x\n", "row 2: mpp is empty"),
         ("slide_id,y,mpp,label\na,100,1,x\n", "row 2: x is empty"),
         ("slide_id,y,x,mpp,label\na,-1,100,1,x\n", "row 2: y is '-1'; expected level-0 pixels"),
         ("slide_id,y,x,mpp,label\na,inf,100,1,x\n", "row 2: y is 'inf'; expected level-0 pixels"),
@@ -144,7 +144,7 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
         ("slide_id,y,x,mpp,label\na,100,100,0.25,x\n", "slide 'a': asked for 0.25 µm/px, finer than"),
         (
             "slide_id,y,x,mpp,label,patient_id\na,100,100,1,x,eve\n",
-            "row 2: patient 'eve', but slides.csv says 'anna'",
+            "row 2: patient 'eve', but slides.csv has 'anna'",
         ),
         ("path,label\n", "no row below the header"),
     ],
@@ -169,7 +169,7 @@ def test_the_same_square_twice_with_one_label_is_no_error(folder: Path) -> None:
 
 
 def test_no_table_says_what_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"patches\.csv: not found; list your labeled patches there: path\|"):
+    with pytest.raises(ValueError, match=r"patches\.csv: not found.* path\|"):
         own.labeled_patches(tmp_path, **REGIONS)
 
 
