@@ -84,7 +84,7 @@ def test_own_slides_come_from_the_manifest_relative_to_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("slide_id,path\na,1.tif\na,2.tif\n", "row 3: slide_id 'a' stands in row 2 already"),
+        ("slide_id,path\na,1.tif\na,2.tif\n", "row 3: slide_id 'a' is also in row 2"),
         ("slide_id\na\n", "column 'path' is missing"),
         ("slide_id,path,stain\na,1.tif,HE\n", "unknown column 'stain'"),
         ("slide_id,path\n", "no row below the header"),
