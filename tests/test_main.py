@@ -160,7 +160,7 @@ def test_a_manifest_with_a_duplicate_id_is_one_line(
 ) -> None:
     here = project()
     _manifest(here, [("s0", "0.tif", ""), ("s0", "1.tif", "")])
-    assert "slides.csv, row 3: slide_id 's0' stands in row 2 already" in _refused(capfd, "index")
+    assert "slides.csv, row 3: slide_id 's0' is also in row 2" in _refused(capfd, "index")
 
 
 def test_a_misspelled_key_is_one_line(

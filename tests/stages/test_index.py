@@ -355,7 +355,7 @@ def test_a_slide_that_is_not_what_its_sha256_says_is_one_line(
     content[len(content) // 2] ^= 1
     (cohort / "2.tif").write_bytes(content)
     line = _refused(capfd)
-    assert "1 of 4 slides are not what sha256 says: row 4:" in line
+    assert "1 of 4 slides do not match their sha256: row 4:" in line
     assert f"not {digests[2][:12]}" in line
 
 

@@ -200,7 +200,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "slide labels of other names": (
         _slide_labels("cncncnc"),
-        r"no diagnosis of slides: .*known to be 'tumor'.*heatmap\.own\.positive_class",
+        r"no diagnosis of slides: .*'tumor'.*heatmap\.own\.positive_class",
     ),
     "a label that one slide has": (
         _slide_labels("tnn----"),
