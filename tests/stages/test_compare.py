@@ -292,7 +292,9 @@ def test_predictions_of_an_older_version_are_refused(
     table.drop(columns=[f"stacked_{name}" for name in CLASSES]).to_csv(path, index=False)
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert message.endswith("predictions.csv: no predictions of 'stacked'; run evaluate again")
+    assert message.endswith(
+        "predictions.csv: no predictions of 'stacked'. Fix: run `dvc repro evaluate@rsp-0-paper-0`"
+    )
 
 
 def test_a_missing_run_and_other_patches_are_told_in_one_line(
@@ -312,7 +314,7 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith(
-        "rsp-0-paper-1/predictions.csv: not found; run `dvc repro evaluate@rsp-0-paper-1` first"
+        "rsp-0-paper-1/predictions.csv: not found. Fix: run `dvc repro evaluate@rsp-0-paper-1`"
     )
     assert not (folder / "data/comparison").exists()
 
