@@ -111,17 +111,17 @@ NO_MAPS = params_with(slide_level__pretraining_methods=[])
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "mapped class that is none": (
         lambda: _squares(lambda slide, place: ("gland", "stroma")[place % 2]),
-        r"heatmap\.own\.positive_class is 'tumor', but the classes are gland, stroma: "
+        r"heatmap\.own\.positive_class is 'tumor', but the classes are gland, stroma"
         r".*slide_level\.pretraining_methods: \[\]",
     ),
     "pictures without µm/px, and maps": (
         _pictures(),
-        r"12 of 12 training patches have no µm/px: fill the column mpp of patches\.csv "
+        r"12 of 12 training patches have no µm/px. Fix: fill the column mpp of patches\.csv "
         r".*slide_level\.pretraining_methods: \[\]",
     ),
     "pictures with µm/px in one row only": (
         all_of(_pictures(mpp="1"), with_cell(PATCHES, 3, "mpp", "")),
-        r"1 of 12 training patches have no µm/px: fill the column mpp",
+        r"1 of 12 training patches have no µm/px. Fix: fill the column mpp",
     ),
     "squares of several resolutions": (
         lambda: _squares(
@@ -200,7 +200,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "slide labels of other names": (
         _slide_labels("cncncnc"),
-        r"no diagnosis of slides: .*known to be 'tumor'.*heatmap\.own\.positive_class",
+        r"no diagnosis of slides: .*'tumor'.*heatmap\.own\.positive_class",
     ),
     "a label that one slide has": (
         _slide_labels("tnn----"),
@@ -316,7 +316,7 @@ def test_the_page_of_a_refused_project_tells_what_to_mend(capfd: pytest.CaptureF
     assert main(["index"]) == 0
     assert main(["check"]) == 1
     page = Path("data/check/index.html").read_text()
-    assert "Not ready to train: 1 to mend" in page
+    assert "Not ready to train: 1 to fix" in page
     assert "heatmap.own.positive_class" in page
     assert len(page) < 200_000
 

@@ -122,7 +122,7 @@ def test_one_process_or_two_leave_the_same_files_and_look_once(
         over_slides(jobs, FeatureWork(PLAN), tmp_path / "by 1", device=CPU, workers=0, ranks=1)
     changed = {path.name for path, time in before.items() if path.stat().st_mtime_ns != time}
     assert changed == {"2.h5"}
-    assert "2.tif: looked at again, the slide's content differs" in caplog.text
+    assert "2.tif processed again: the slide's content differs" in caplog.text
     work = FeatureWork(replace(PLAN, stride_um=16.0))
     with caplog.at_level("INFO"):
         over_slides(jobs[:1], work, tmp_path / "by 1", device=CPU, workers=0, ranks=1)
