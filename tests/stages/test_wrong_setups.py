@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "stride that is no whole number of pixels": (
         params_with(heatmap__own={"stride_um": 33.5, "positive_class": "tumor"}),
-        r"heatmap\.own: stride_um 33\.5 .*set stride_um to 34; or to null, the side of a patch \(32 µm\)",
+        r"heatmap\.own: stride_um: 33\.5 .*set stride_um to 34; or to null, the side of a patch \(32 µm\)",
     ),
     "test slide that is not there": (
         lambda: (OWN / "s6.tif").unlink(),
@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "one training slide of a label": (
         _slide_labels("tnnnntn"),
-        r"1 training slide or patient is 'tumor'.*two or more, or map no slides",
+        r"1 training slide or patient is 'tumor'.*add one, or map no slides",
     ),
     "a class on one training slide": (
         lambda: _squares(
@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "unlabeled patches beside pictures": (
         all_of(NO_MAPS, _pictures(), params_with(labels__own__unlabeled=8)),
-        r"labels\.own\.unlabeled: .*no one resolution.*set it to 0",
+        r"labels\.own\.unlabeled: .*no common µm/px.*set it to 0",
     ),
 }
 """What is wrong -> what makes it so, and the line that refuses it."""
@@ -212,7 +212,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "labels of slides alone, and no test": (
         all_of(_without("split"), PATCHES.unlink, _slide_labels("tntntnt")),
-        r"no patch is labeled: the labels of 7 slides \(normal, tumor\) .*the column split",
+        r"no patch is labeled: the labels of 7 slides \(normal, tumor\) .*\(column split\)",
     ),
     "outlines of glass": (
         _on_glass,

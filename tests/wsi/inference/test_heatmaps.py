@@ -380,9 +380,9 @@ CLASSES = ["normal", "tumor"]
         (
             lambda path: {"m": _save(path, 0, CLASSES)},
             ("cancer",),
-            r"the classes \['cancer'\], .* \['normal', 'tumor'\]",
+            r"the classes \['cancer'\] requested.* \['normal', 'tumor'\]",
         ),
-        (lambda path: {"m": _save(path, 0, CLASSES)}, (), "asked for a score, but"),
+        (lambda path: {"m": _save(path, 0, CLASSES)}, (), "a score requested, but"),
         (
             lambda path: {"m": _save(path, 0)},
             ("tumor",),
