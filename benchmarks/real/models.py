@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from histo_monai.data.tables.tasks import dependence_groups
 from histo_monai.evaluation.baselines.colors import COLORS
 from histo_monai.evaluation.baselines.models import COLOR, LEARNED, MAJORITY
 from histo_monai.finetuning.class_means import standardized
+from histo_monai.finetuning.heads.selection import Labels, select_head
+from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.finetuning.learners import choose_model
 
 from .features import ColorSource, EncoderSource, FileSource, Source
@@ -144,6 +146,46 @@ class Frozen:
         return chosen.model.predict({name: rows[split.tested] for name, rows in features.items()})
 
 
+@dataclass(frozen=True)
+class Selected:
+    """The head of `finetuning.heads` that cross-validation inside the budget selects, on frozen features.
+
+    Attributes:
+        source: of the features.
+        settings: heads and rule.
+    """
+
+    source: Source
+    settings: SelectionSettings = field(default_factory=SelectionSettings)
+
+    def is_for(self, task: RealTask) -> bool:
+        """Every task."""
+        return True
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """See `BenchmarkModel`."""
+        about = f"selected 1\n{self.source.digest(real, task, fold)}\n{self.settings}"
+        return hashlib.sha256(about.encode()).hexdigest()
+
+    def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
+        """The features."""
+        self.source.features(real, cache, task, fold)
+
+    def predict(self, problem: Problem) -> NDArray[np.float64]:
+        """See `BenchmarkModel`."""
+        split = problem.split
+        features = self.source.features(problem.real, problem.cache, problem.task, problem.fold)
+        labeled, unlabeled, tested = (
+            {name: rows[numbers] for name, rows in features.items()}
+            for numbers in (split.labeled, split.unlabeled, split.tested)
+        )
+        groups = dependence_groups(problem.patches.iloc[split.labeled])
+        labels = Labels(problem.labeled_targets, groups, problem.num_classes)
+        return select_head(labeled, labels, unlabeled, self.settings, problem.draw).predict(tested)
+
+
+SELECTED = "selected"
+"""Name of the row of `Selected`, as `<encoder>-selected`."""
 COLOR_FOREST = "color-forest"
 """A random forest on the color histogram: nothing is chosen, as choosing between patients misleads on few of them."""
 HEADS = ("linear", "means")
@@ -168,4 +210,5 @@ def frozen_models(
         COLOR: Frozen(ColorSource(), color.learners, color.features, is_standardized=False),
         COLOR_FOREST: Frozen(ColorSource(), ("forest",), (COLORS,), is_standardized=False),
         **{f"{name}-{head}": Frozen(source, (head,)) for name, source in sources.items() for head in heads},
+        **{f"{name}-{SELECTED}": Selected(source) for name, source in sources.items()},
     }

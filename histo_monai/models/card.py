@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ CARD_SHAPE = {
         "name": str,
         "num_features": int,
         "stages?": (int, None),
+        "side?": (int, None),
         "weights?": ({"sha256": str, "license": (str, None)}, None),
     },
     "classes?": ([str], None),
@@ -38,6 +40,19 @@ def pretraining(about: Mapping[str, Any]) -> str:
     if about["method"] in _UNTRAINED:
         return "none"
     return f"{about['method']} on slides of {about['corpus']} ({about['source']})"
+
+
+def license_limits(license: str | None) -> str:
+    """What a license of weights restricts, in words; empty if its text names no limit known here."""
+    text = (license or "").lower()
+    limits = []
+    if re.search(r"\bnc\b|non-?\s?commercial", text):
+        limits.append("no commercial use of the weights or of models made from them")
+    if "research only" in text:
+        limits.append("research only, no clinical or other deployed use")
+    if "gpl" in text:
+        limits.append("GPL: distribute models made from the weights under the GPL alone")
+    return "; ".join(limits)
 
 
 def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
@@ -57,11 +72,15 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     start = "random weights"
     if weights:
         start = f"weights of SHA-256 {weights['sha256']}, license {weights['license'] or 'not stated'}"
+        limits = license_limits(weights["license"])
+        start += f" ({limits})" if limits else ""
     stages = encoder.get("stages")
     part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
+    side = encoder.get("side")
+    resized = f", resized to {side} px" if side and side != about["patch_px"] else ""
     facts = {
         "gives": gives,
-        "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1",
+        "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1{resized}",
         "network": f"{part}{encoder['name']}, initialized from {start}",
         "pretraining": pretraining(about),
     }

@@ -58,7 +58,7 @@ def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
     about = description["encoder"]
     if not isinstance(about, dict):
         about = {}
-    _check({"stages": None, **about}, _ENCODER, path, "encoder.")
+    _check({"stages": None, "side": None, "arguments": None, **about}, _ENCODER, path, "encoder.")
 
 
 def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path, section: str = "") -> None:
@@ -87,6 +87,21 @@ def _are_weights(value: Any) -> bool:
     if not isinstance(value, dict) or set(value) != {"sha256", "license"}:
         return False
     return isinstance(value["sha256"], str) and isinstance(value["license"], str | None)
+
+
+def _are_arguments(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, dict):
+        return False
+    return all(
+        key.isidentifier() and isinstance(inner, int | float | str | None) and _is_finite(inner)
+        for key, inner in value.items()
+    )
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _are_mpps(value: Any) -> bool:
@@ -125,6 +140,11 @@ _ENCODER: dict[str, _Rule] = {
         "a number of stages, at least 1, or null for full depth",
         lambda value: value is None or (type(value) is int and value > 0),
     ),
+    "side": (
+        "an input side in px, 32 to 2048, or null for the side of the patches",
+        lambda value: value is None or (type(value) is int and 32 <= value <= 2048),
+    ),
+    "arguments": ("arguments of timm by name, plain values, or null", _are_arguments),
     "mean": ("three numbers", _is_color),
     "std": ("three positive numbers", lambda value: _is_color(value) and min(value) > 0),
     "weights": ("sha256 and license of the initial weights' file, or null", _are_weights),

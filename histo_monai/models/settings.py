@@ -1,9 +1,9 @@
-"""What params can set of the encoder, in the section `encoder`."""
+"""Section `encoder` of params."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from histo_monai.utils.settings.rules import NumberOf, Range
 
@@ -13,15 +13,17 @@ _Std = Annotated[tuple[Annotated[float, Range(0.0, 1.0, exclusive_low=True)], ..
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """The encoder that methods pretrain: its architecture, and published weights to start from.
+    """Encoder at the start of pretraining: architecture and initial weights.
 
     Attributes:
-        name: a ResNet of torchvision, any name of timm, or one in `ENCODERS`.
-        weights: file, from the project's root; null starts at random. The method `random` does so in any case.
-        sha256: of the file, hexadecimal. What is recorded is what was loaded, and another file trains anew.
-        license: of the weights, in words; goes into the record of every model made from them.
-        mean: of R, G, B at full scale 0..1, that the weights were trained with; null: those published for the name.
-        std: likewise.
+        name: a published encoder (`histo-monai encoders`), a ResNet of torchvision, or any name of timm.
+        weights: file, relative to the project's root; null: random weights. The method `random` does not use it.
+        sha256: of the file, hexadecimal; another file trains anew.
+        license: of the weights, in words; written into every model made from them. null: of the table.
+        mean: of R, G, B at full scale 0..1, for normalization; null: published values of the name.
+        std: of R, G, B at full scale 0..1, for normalization; null: published values of the name.
+        side: input side, px, to which patches are resized; null: of the table, or patch_px for other names.
+        arguments: of timm's `create_model`, which override the table's; null: none.
     """
 
     name: str
@@ -30,3 +32,5 @@ class EncoderSettings:
     license: str | None
     mean: _Mean | None
     std: _Std | None
+    side: Annotated[int, Range(32, 2048)] | None
+    arguments: dict[str, Any] | None

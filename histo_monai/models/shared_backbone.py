@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -67,7 +68,15 @@ def folded(encoder: Encoder) -> Encoder:
 
 
 def _equal(one: Encoder, other: Encoder) -> bool:
+    """Whether two encoders compute equal features of every patch: equal tensors, in one architecture."""
+    if _architecture(one) != _architecture(other):
+        return False
     tensors, others = one.state_dict(), other.state_dict()
-    if one.name != other.name or tensors.keys() != others.keys():
+    if tensors.keys() != others.keys():
         return False
     return all(torch.equal(tensor, others[name]) for name, tensor in tensors.items())
+
+
+def _architecture(encoder: Encoder) -> tuple[Any, ...]:
+    """What the tensors do not state: activations and pooling follow name and arguments; the side resizes patches."""
+    return encoder.name, encoder.arguments, encoder.side_px, encoder.output, encoder.stages

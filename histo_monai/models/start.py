@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from histo_monai.models.encoder import HALF, Color, Encoder, architecture, build_encoder
+from histo_monai.models.encoder import Encoder, build_encoder
+from histo_monai.models.encoders.architectures import architecture
+from histo_monai.models.encoders.published import HALF, Color
 from histo_monai.models.heads import PairMLP
 from histo_monai.models.settings import EncoderSettings
 from histo_monai.models.weights import fit
@@ -34,6 +37,9 @@ class EncoderStart:
         mean: of R, G, B in 0..1. None without weights: 0.5 each. None with weights: of the architecture's published
             weights; RSP's published files and this project's files bring their own.
         std: standard deviation, with defaults as `mean`.
+        arguments: of timm's `create_model`, which override the table's.
+        side: input side in px, to which patches are resized. None: the side in the table of published encoders, or the
+            side of the patches for other names.
     """
 
     name: str = "resnet18"
@@ -42,12 +48,19 @@ class EncoderStart:
     license: str | None = None
     mean: Color | None = None
     std: Color | None = None
+    arguments: Mapping[str, Any] | None = None
+    side: int | None = None
 
     @classmethod
     def of(cls, settings: EncoderSettings) -> Self:
         """Start from params."""
         weights = None if settings.weights is None else Path(settings.weights)
         return cls(**{**asdict(settings), "weights": weights})
+
+    def _built(self, img_px: int, mean: Color = HALF, std: Color = HALF) -> Encoder:
+        return build_encoder(
+            self.name, img_px, mean=mean, std=std, arguments=self.arguments, side_px=self.side
+        )
 
     def without_weights(self) -> Self:
         """Start of the same architecture at its random initialization."""
@@ -61,17 +74,16 @@ class EncoderStart:
                 has another digest than `sha256`, or `sha256` is not set.
         """
         if self.weights is None:
-            encoder = build_encoder(self.name, img_px, mean=self.mean or HALF, std=self.std or HALF)
-            return Started(encoder, None)
+            return Started(self._built(img_px, self.mean or HALF, self.std or HALF), None)
         digest = self.checked_digest(self.weights)
         tensors = read_tensors(self.weights)
-        known = architecture(self.name)
-        encoder = build_encoder(self.name, img_px)
+        known = architecture(self.name, self.arguments)
+        encoder = self._built(img_px)
         fitted = fit(tensors, encoder.trunk, PairMLP(encoder.num_features), self.weights)
         mean, std = fitted.normalization or (known.mean, known.std)
         encoder.normalize_by(self.mean or mean, self.std or std)
         encoder.trunk.load_state_dict(fitted.trunk)
-        encoder.weights = {"sha256": digest, "license": self.license}
+        encoder.weights = {"sha256": digest, "license": self.license or known.license}
         return Started(encoder, fitted.pair_mlp)
 
     def checked_digest(self, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Tensors of published weights -> those of a trunk, under whatever prefix they stand; nothing is loaded by halves."""
+"""Tensors of published weights for a trunk, under any known prefix; loaded completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from histo_monai.models.encoder import Color
+from histo_monai.models.encoders.layouts import TRANSFORMERS, known_layout
+from histo_monai.models.encoders.mends import missing_argument, wrong_argument
+from histo_monai.models.encoders.published import Color
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.tensors import Tensors, in_the_way
 
@@ -22,29 +24,29 @@ _PREFERRED = ("teacher", "momentum_encoder")
 _AFTER = ("student", "encoder_k")
 _PREFIXES = (
     *("module", "model", "backbone", "encoder", "encoder_q", "base_encoder", "trunk"),
-    *(*_PREFERRED, *_AFTER),
+    *(*_PREFERRED, *_AFTER, "resnet", "_orig_mod", "vit", "dinov2"),
 )
 _HEADS = (
     *("fc", "head", "heads", "head_dist", "classifier", "projector", "projection_head", "predictor"),
-    *("prototypes", "mask_token", "queue", "queue_ptr"),
+    *("prototypes", "mask_token", "queue", "queue_ptr", "pooler", "dino_head", "ibot_head"),
 )
 _OWN = "encoder.trunk."
 """Prefix in an encoder.safetensors of this project."""
 _LAYERS = tuple(f"{k}.{part}" for k in (0, 2) for part in ("weight", "bias"))
 _RSP_NORMALIZATION = (0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)
-"""RSP's published code trains on pixels of 0..255 as they are."""
+"""RSP's published code trains on pixels of 0..255."""
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What of a file is an encoder.
+    """Tensors of an encoder from a file.
 
     Attributes:
         trunk: tensors by the names of the trunk.
-        pair_mlp: those of the pair MLP, by its names; None where the file has none, as in every file but those of
-            RSP's published code (a ResNet under `model.`, the pair MLP beside it under `fc.`) and of this project.
-        normalization: mean and std that such a file was trained with; None where it does not tell.
+        pair_mlp: tensors of the pair MLP, by its names; None: the file has none. Files of RSP's published code (a
+            ResNet under `model.`, the pair MLP under `fc.`) and of this project have one.
+        normalization: mean and std of such a file's training; None: not stated.
     """
 
     trunk: Tensors
@@ -53,22 +55,25 @@ class Fitted:
 
 
 def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Module, path: Path) -> Fitted:
-    """Find a trunk's tensors in a file, under whatever prefix they stand.
+    """Find a trunk's tensors in a file, under any known prefix.
 
     Of several complete copies a teacher or momentum encoder comes first, a student or key encoder last. Heads and
-    other copies are left out, which the log tells.
+    other copies are omitted and logged.
 
     Args:
         tensors: of `read_tensors`.
-        trunk: whose names and shapes are looked for.
-        pair_mlp: likewise, see `Fitted`.
+        trunk: its names and shapes are expected.
+        pair_mlp: its names and shapes are expected, if the file has a pair MLP.
         path: of the file, for messages.
 
     Raises:
-        InputError: a tensor is missing, has another shape, is not finite, or is one that neither the trunk nor a head
-            has; names up to five of them.
+        InputError: a tensor is missing, has another shape, is not finite, or belongs to neither trunk nor head; names
+            up to five of them.
     """
     wanted = trunk.state_dict()
+    tensors, layout = known_layout(tensors, wanted)
+    if layout:
+        _LOG.info("%s: layout=%s", path, layout)
     prefix = _best_prefix(tensors, wanted)
     matched = {name: tensors[prefix + name] for name in wanted if prefix + name in tensors}
     for name in wanted:  # torchvision's older files do not count batches, and nothing reads the count
@@ -87,9 +92,9 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     if missing or unknown:
         raise InputError(
             f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; "
-            f"{_remedy(tensors, wanted, prefix)}"
+            f"{missing_argument(missing, unknown, tensors) or _remedy(tensors, wanted, prefix)}"
         )
-    matched = _resized(matched, trunk)
+    matched = _resized(matched, trunk, antialias=layout != TRANSFORMERS or "reg_token" in wanted)
     given = {layer: tensors[name] for name, layer in pairs.items()}
     _check_shapes({**matched, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
     heads = sorted({_bare(name).split(".")[0] for name in known})
@@ -100,22 +105,17 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
 
 
 def _remedy(names: Iterable[str], wanted: Iterable[str], known: str) -> str:
-    """What stands in the way of an encoder's names in a file, and how it is moved out of it."""
+    """Fix for names of a file that have an unknown prefix, or for another architecture."""
     prefix = in_the_way(names, wanted)
     if prefix and prefix != known:
         return (
             f"the encoder stands under {prefix!r}: save its tensors without that, or under {_PREFIXES[1]!r}"
         )
-    positions = [name for name in names if _bare(name).split(".")[0].isdecimal()]
-    if positions:
-        return (
-            f"names such as {positions[0]!r} are positions in a Sequential: save them by the names of layers"
-        )
     return "set encoder.name to the architecture of the file"
 
 
 def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
-    """The prefix of known words below which most of the wanted names stand."""
+    """Prefix of known words with most of the wanted names below it."""
     names, wanted = set(tensors), list(wanted)
     prefixes = {""}
     for name in names:
@@ -134,7 +134,7 @@ def _best_prefix(tensors: Iterable[str], wanted: Iterable[str]) -> str:
 
 
 def _pair_mlp(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, str]:
-    """Name in the file -> name in `PairMLP`; empty where the file has no pair MLP beside the trunk."""
+    """Name in the file -> name in `PairMLP`; empty if the file has no pair MLP beside the trunk."""
     if prefix == _OWN:
         names = {f"pair_mlp.layers.{layer}": f"layers.{layer}" for layer in _LAYERS}
     elif prefix.endswith("model."):
@@ -149,7 +149,7 @@ def _colors(buffer: torch.Tensor) -> Color:
 
 
 def _bare(name: str) -> str:
-    """The name without the prefixes that are known."""
+    """Name without known prefixes."""
     words = name.split(".")
     while len(words) > 1 and words[0] in _PREFIXES:
         words = words[1:]
@@ -157,13 +157,18 @@ def _bare(name: str) -> str:
 
 
 def _is_known(name: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether a tensor is one of a head, or of another copy of the trunk."""
+    """Whether a tensor belongs to a head, or to another copy of the trunk."""
     bare = _bare(name)
     return bare in wanted or bare.split(".")[0] in _HEADS
 
 
-def _resized(tensors: Tensors, trunk: nn.Module) -> Tensors:
-    """Position embeddings of another image size, resampled as timm does when it loads them."""
+def _resized(tensors: Tensors, trunk: nn.Module, *, antialias: bool) -> Tensors:
+    """Position embeddings of another image size, resampled by a bicubic filter.
+
+    Args:
+        tensors: of a file, by the names of the trunk.
+        antialias: as timm does; transformers' ViT and DINOv2 without registers do not.
+    """
     name, wanted = "pos_embed", getattr(trunk, "pos_embed", None)
     given = tensors.get(name)
     if wanted is None or given is None or given.shape == wanted.shape or given.ndim != 3:
@@ -172,11 +177,17 @@ def _resized(tensors: Tensors, trunk: nn.Module) -> Tensors:
 
     about: Any = trunk
     prefixes = 0 if getattr(about, "no_embed_class", False) else getattr(about, "num_prefix_tokens", 0)
-    if math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes:
+    if (
+        given.shape[2] != wanted.shape[2]
+        or math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes
+    ):
         return tensors
     _LOG.info("%s resampled from %d to %d places", name, given.shape[1], wanted.shape[1])
     grid = list(about.patch_embed.grid_size)
-    return {**tensors, name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes)}
+    return {
+        **tensors,
+        name: resample_abs_pos_embed(given, grid, num_prefix_tokens=prefixes, antialias=antialias),
+    }
 
 
 def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Path) -> None:
@@ -188,8 +199,8 @@ def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Pa
     ]
     if odd:
         raise InputError(
-            f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; set encoder.name to the "
-            "architecture of the file"
+            f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; "
+            f"{wrong_argument(tensors, wanted) or 'set encoder.name to the architecture of the file'}"
         )
     bad = [name for name, tensor in tensors.items() if not bool(tensor.float().isfinite().all())]
     if bad:

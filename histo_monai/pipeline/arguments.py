@@ -31,6 +31,7 @@ COMMANDS = {
     "init": "create a project folder with params, pipeline and docs; it needs no clone",
     "doctor": "check machine and project before a run: PASS, WARN or FAIL, each with a fix",
     "map": "map any slides with a model: scores, TIFF, overlay, GeoJSON",
+    "encoders": "list published encoders: architecture, input, output, license, and where to request weights",
     "export": "export a model as MONAI bundle or ONNX, or its backbone for torchvision and timm",
     "import": "convert a MONAI bundle or a state dict into a model file for all commands",
     "suggest": "write the regions to label next, as GeoJSON",
@@ -43,6 +44,7 @@ _EXAMPLES = {
     "doctor": "",
     "map": "*.svs --output maps",
     "export": "data/models/rsp_moco-0-spatial_neighbors-0/student/model.safetensors --bundle tumor_student",
+    "encoders": "uni2-h",
     "import": "tumor_student --output imported",
     "suggest": "--num 24",
     "convert": "outlines.xml outlines.geojson",
@@ -183,6 +185,9 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
 def _add_options_of_projects_and_models(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """Add the options of `init`, `export` and `import`."""
     init, export, back = commands["init"], commands["export"], commands["import"]
+    commands["encoders"].add_argument(
+        "names", nargs="*", metavar="NAME", help="encoders to describe; default: all"
+    )
     _folder(init, "folder", help="new or empty folder")
     init.add_argument(
         "--dataset", choices=list(DATASETS), help="dataset in data/raw; default: simulated slides"

@@ -83,7 +83,7 @@ def resolve_mpp(
             )
         if of_file is not None and abs(of_file - stated) > _CONTRADICTION * of_file:
             logger.warning(
-                "slide %s: manifest=%g µm/px file=%g µm/px%s; using the manifest",
+                "slide %s: the manifest: %g µm/px, the file: %g µm/px%s; using the manifest",
                 path, stated, of_file, _slip(stated / of_file),
             )  # fmt: skip
         _warn_of_power(path, float(stated), objective_power(pages, properties))
@@ -150,7 +150,7 @@ def _warn_of_contradiction(path: Path, plausible: Sequence[Statement]) -> None:
     for other in plausible[1:]:
         if abs(other.mpp - used.mpp) > _CONTRADICTION * used.mpp:
             logger.warning(
-                "slide %s: %s=%g µm/px %s=%g µm/px%s; using %g. Fix if wrong: fill the manifest column mpp",
+                "slide %s: %s: %g µm/px, %s: %g µm/px%s; using %g. Fix if wrong: fill the manifest column mpp",
                 path, used.source, used.mpp, other.source, other.mpp, _slip(other.mpp / used.mpp), used.mpp,
             )  # fmt: skip
             return

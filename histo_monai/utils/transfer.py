@@ -1,4 +1,4 @@
-"""Small tensors on their way to a device, for which nobody waits."""
+"""Asynchronous copies of small tensors to a device."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 
 
 def sent(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A copy of a tensor of the CPU on a device; nobody waits for what the device has still to do.
+    """Copy of a CPU tensor on a device, without waiting for the device.
 
-    To a GPU it goes through page-locked memory: from other memory, CUDA may wait for all that it was asked before.
+    Copies to a GPU use page-locked memory; from other memory, CUDA may wait for all earlier work.
     """
     return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)

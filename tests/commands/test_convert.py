@@ -100,8 +100,8 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     ("source", "target", "says"),
     [
         ("none.geojson", "b.xml", r"none\.geojson: cannot be read"),
-        ("a.geojson", "b.svg", r"b\.svg: expected a name that ends in"),
-        ("a.svg", "b.xml", r"a\.svg: expected a name that ends in"),
+        ("a.geojson", "b.svg", r"b\.svg: unknown suffix"),
+        ("a.svg", "b.xml", r"a\.svg: unknown suffix"),
     ],
 )
 def test_what_cannot_be_converted_is_one_line_and_leaves_no_file(

@@ -75,8 +75,8 @@ def test_the_answer_is_a_row_of_labels_saved_whose_interval_lies_above_one(pages
     row = saved.loc[sure[["ratio_low", "ratio_most"]].min(axis=1).idxmax()]
     name = {"finetune": "fine-tuned", "paper": "+ CR"}[row["training"]]
     assert _lead(pages[SEVERAL])[0] == (
-        f"RSP {name} saves labels: with {row['num_labels']:.0f} labels ({100 * row['alpha']:g} % of all) it reaches "
-        f"accuracy {row['value']:.3f}, for which random fine-tuned, the supervised baseline, needs {row['told']}."
+        f"RSP {name} saves labels: with {row['num_labels']:.0f} labels ({100 * row['alpha']:g} % of all) its "
+        f"accuracy is {row['value']:.3f}; random fine-tuned, the supervised baseline, needs {row['told']}."
     )
 
 
@@ -137,7 +137,7 @@ def test_a_law_is_drawn_to_where_an_answer_is_read_off_it(pages: dict[str, Path]
 def test_with_one_number_of_labels_the_page_says_that_there_is_no_curve(pages: dict[str, Path]) -> None:
     told = _lead(pages[ONE])
     assert told[0].startswith("Labels saved are unknown: random fine-tuned")
-    assert "was run with 60 labels (10 % of all) alone" in told[0]
+    assert "run only with 60 labels (10 % of all)" in told[0]
     assert "RSP + CR has the highest accuracy" in told[1]
     assert "Only one number of labels was run: points, no curve." in _text(pages[ONE])
     points = pd.read_csv(pages[ONE] / "points.csv").query("metric == 'accuracy'")

@@ -345,7 +345,7 @@ def test_a_slide_that_changes_while_it_is_mapped_is_refused(
         return values
 
     monkeypatch.setattr(heatmap_module, "map_slide", replace)
-    assert "a.tif: the file was changed while it was looked at" in _refused(capsys, "a.tif")
+    assert "a.tif: the file changed during processing" in _refused(capsys, "a.tif")
     assert not list((folder / "maps").glob("*.csv"))
 
 
@@ -401,13 +401,13 @@ def test_bad_input_is_one_line_and_nothing_is_mapped(
     ("option", "value", "says"),
     [
         *(
-            ("--stride-um", value, "expected a positive number of µm, at most 100000")
+            ("--stride-um", value, "Fix: set a positive number of µm, at most 100000")
             for value in ("0", "-1", "inf", "nan", "1e300")
         ),
         ("--stride-um", "1e-6", "set stride_um to 0.5"),
         ("--stride-um", "10.3", "set stride_um to 10.5"),
         *(
-            ("--mpp", value, "expected the µm per pixel of a microscope")
+            ("--mpp", value, "µm/px is implausible. Fix: give 0.05 to 20")
             for value in ("0", "-1", "inf", "nan")
         ),
     ],
@@ -426,7 +426,7 @@ def test_a_grid_beyond_memory_is_refused_before_it_is_made(
 ) -> None:
     monkeypatch.setattr("histo_monai.slides.tiles.grid.MOST_CELLS", 10**4)
     line = _refused(capsys, "a.tif", "--stride-um", "0.5")
-    assert "slide a.tif: stride_um 0.5 makes 2.5e+04 cells" in line
+    assert "slide a.tif: stride_um: 0.5 makes 2.5e+04 cells" in line
     assert "raise it to 0.784 or more" in line
     assert not (folder / "maps").exists()
 
@@ -442,7 +442,7 @@ def test_maps_of_another_model_or_stride_do_not_mix(folder: Path, capsys: pytest
     line = _refused(capsys, "bb.tif", "--stride-um", "8")
     assert "a.map.json stride_um was 16.0, now 8.0. Fix: name another folder" in line
     _another_model(folder)
-    assert "of a.map.json the model differs" in _refused(capsys, "bb.tif")
+    assert "a.map.json the model differs" in _refused(capsys, "bb.tif")
     assert _all(folder / "maps") == before
     assert _map("a.tif", "bb.tif", "--stride-um", "8") == 0  # Both anew.
 

@@ -84,7 +84,7 @@ RUN_ELSEWHERE = {
 """Commands by pattern, whole, and the test that runs them, or the same with other values."""
 
 RUN_HERE = (
-    rf"{_PROGRAM} (doctor|verify data/|map .*|features .*|suggest .*|export .*|convert .*)",
+    rf"{_PROGRAM} (doctor|encoders.*|verify data/|map .*|features .*|suggest .*|export .*|convert .*)",
     rf"{_PROGRAM} (init .*|import tumor_student .*)",
     r"dvc (metrics show .*|exp show)",
     r"dvc (push|fetch) --run-cache|dvc repro --pull",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from histo_monai.models.card import INTENDED, model_facts
+from histo_monai.models.card import INTENDED, license_limits, model_facts
 
 ABOUT: dict[str, Any] = {
     "kind": "task model",
@@ -54,3 +54,21 @@ def test_weights_of_others_have_seen_stains_that_nobody_knows_here() -> None:
         "simulated H&E, no real slide, and stains of the initial weights' training"
     )
     assert "license CC-BY-4.0" in facts["network"]
+
+
+@pytest.mark.parametrize(
+    ("license", "limit"),
+    [
+        ("CC BY-NC-ND 4.0", "no commercial use"),
+        ("Owkin non-commercial license", "no commercial use"),
+        ("Lunit public license, non-commercial", "no commercial use"),
+        ("Apache-2.0; terms of access: research only", "no clinical"),
+        ("GPL-3.0", "under the GPL"),
+        ("Apache-2.0", ""),
+        ("CC BY 4.0", ""),
+        (None, ""),
+    ],
+)
+def test_a_license_that_restricts_use_is_explained(license: str | None, limit: str) -> None:
+    assert limit in license_limits(license)
+    assert bool(license_limits(license)) == bool(limit)

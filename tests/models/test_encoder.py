@@ -12,7 +12,8 @@ import torchvision
 from torch import nn
 
 from histo_monai.models.checkpoint import save_model
-from histo_monai.models.encoder import ENCODERS, Architecture, build_encoder, encoder_from
+from histo_monai.models.encoder import build_encoder, encoder_from
+from histo_monai.models.encoders.architectures import ENCODERS, Architecture
 from histo_monai.models.heads import PairMLP
 from histo_monai.models.shared_backbone import SharedBackbone, folded
 from histo_monai.models.task_model import (
@@ -131,7 +132,11 @@ def test_a_small_transformer_takes_the_patches_it_was_built_for_and_no_others() 
 @pytest.mark.parametrize(
     ("name", "px", "line"),
     [
-        ("resnet19", PX, "'resnet19', no ResNet of torchvision and no name of timm; did you mean"),
+        (
+            "resnet19",
+            PX,
+            "'resnet19', no published encoder, no ResNet of torchvision and no name of timm; did you mean",
+        ),
         ("vit_tiny_patch16_225", PX, "did you mean 'vit_tiny_patch16_224'"),
         ("hf-hub:somebody/something", PX, "no name of timm"),
         ("local-dir:/tmp", PX, "no name of timm"),

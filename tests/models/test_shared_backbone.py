@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -90,3 +91,28 @@ def test_folding_leaves_no_batchnorm_and_is_exact_but_for_rounding(
     assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in one.modules())
     with torch.no_grad():
         torch.testing.assert_close(one(patches.double()), encoder(patches.double()), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"name": "resnet18"}, {"name": "resnet18", "side_px": 96}),
+        ({"name": "resnet18"}, {"name": "rsp-resnet18"}),
+        ({"name": "test_vit"}, {"name": "test_vit", "arguments": {"act_layer": "relu"}}),
+    ],
+)
+def test_equal_tensors_in_another_architecture_make_another_backbone(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    models = {"a": TaskModel(build_encoder(img_px=32, **one), "linear", 2)}
+    models["b"] = TaskModel(build_encoder(img_px=32, **other), "linear", 2)
+    models["b"].encoder.normalize_by((0.5,) * 3, (0.5,) * 3)
+    models["b"].load_state_dict(models["a"].state_dict())
+    shared = SharedBackbone(models)
+    assert len(shared.backbones) == 2
+    patches = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        for name, model in models.items():
+            torch.testing.assert_close(shared(patches)[name], model.eval()(patches), rtol=1e-4, atol=1e-4)
+    same = copy.deepcopy(models["b"])
+    assert len(SharedBackbone({"a": models["b"], "b": same}).backbones) == 1

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import timm
@@ -19,7 +20,8 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 from torchvision.transforms.functional import normalize
 
-from histo_monai.models.encoder import IMAGENET_MEAN, IMAGENET_STD, Encoder
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.encoders.published import IMAGENET_MEAN, IMAGENET_STD
 from histo_monai.models.heads import PairMLP
 from histo_monai.models.start import EncoderStart
 from histo_monai.utils.files.tensors import read_tensors
@@ -74,14 +76,38 @@ def _under(prefix: str) -> Callable[[State], State]:
     return lambda state: {prefix + name: tensor for name, tensor in state.items()}
 
 
+_POSITION = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4": 7, "fc": 9}
+
+
+def _by_position(prefix: str) -> Callable[[State], State]:
+    return lambda state: {
+        f"{prefix}{_POSITION[name.split('.')[0]]}.{name.partition('.')[2]}": x
+        for name, x in state.items()
+        if not name.startswith("fc.")
+    }
+
+
 LAYOUTS: dict[str, Callable[[State], Any]] = {
     "plain": lambda state: state,
     "without classifier": lambda state: {n: x for n, x in state.items() if not n.startswith("fc.")},
     "as torchvision wrote it in 2017": lambda state: {
         n: x for n, x in state.items() if "num_batches" not in n
     },
-    **{f"below {prefix}": _under(prefix) for prefix in ("module.", "model.", "backbone.", "encoder.")},
+    **{
+        f"below {prefix}": _under(prefix)
+        for prefix in (
+            *("module.", "model.", "backbone.", "encoder.", "resnet.", "model.resnet.", "_orig_mod."),
+            *("module.backbone._orig_mod.", "teacher.", "student."),
+        )
+    },
+    "by position": _by_position(""),
+    "by position below a prefix": _by_position("backbone."),
     "lightning": lambda state: {"state_dict": _under("model.")(state), "epoch": 3},
+    "lightning with numbers of numpy": lambda state: {
+        "state_dict": _under("model.resnet.")(state),
+        "best": [np.float64(0.5), np.float32(0.5), np.int64(3)],
+        "epoch": np.int64(3),
+    },
     "several processes": lambda state: {
         "model": _under("module.backbone.")(state),
         "args": argparse.Namespace(a=1),
@@ -220,7 +246,6 @@ def _without(*names: str) -> Callable[[State], State]:
     return lambda state: {name: x for name, x in state.items() if not name.startswith(names)}
 
 
-_POSITION = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4": 7, "fc": 9}
 ODD: dict[str, tuple[Callable[[State], Any], str]] = {
     "one missing": (_without("layer4.1.bn2.bias"), r"1 \(layer4.1.bn2.bias\) missing, 0 left over"),
     "a block missing": (
@@ -238,18 +263,10 @@ ODD: dict[str, tuple[Callable[[State], Any], str]] = {
         lambda state: state | {"layer4.2.conv1.weight": torch.zeros(1)},
         r"0 missing, 1 \(layer4.2.conv1.weight\) left over",
     ),
-    "below a prefix nobody knows": (_under("model.resnet."), r"stands under 'model\.resnet\.'"),
+    "below a prefix nobody knows": (_under("model.tower."), r"stands under 'model\.tower\.'"),
     "below a word after known ones": (
-        _under("module.backbone._orig_mod."),
-        r"under 'module\.backbone\._orig_mod\.'",
-    ),
-    "as torch compiles it": (_under("_orig_mod."), r"stands under '_orig_mod\.'"),
-    "by position": (
-        lambda state: {
-            f"backbone.{_POSITION[name.split('.')[0]]}.{name.partition('.')[2]}": x
-            for name, x in state.items()
-        },
-        r"'backbone\.0\.weight' are positions",
+        _under("module.backbone.tower."),
+        r"under 'module\.backbone\.tower\.'",
     ),
     "another network": (lambda state: {"a.weight": torch.zeros(1)}, "missing, 1 .a.weight. left over"),
     "a wrong shape": (

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 import yaml
 
-from histo_monai.models.encoder import ENCODERS
+from histo_monai.models.encoders.architectures import ENCODERS
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params import ParamsError, load_params
 from histo_monai.utils.storage import file_sha256

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from histo_monai.models.encoder import HALF, Architecture
+from histo_monai.models.encoders.architectures import Architecture
+from histo_monai.models.encoders.published import HALF
 
 NUM_FEATURES = 12
 

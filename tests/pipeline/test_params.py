@@ -282,6 +282,32 @@ def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree:
         parse_params(tree | {"dataset": "breastpathq"})
 
 
+@pytest.mark.parametrize("key", ["side", "arguments"])
+def test_a_file_of_an_earlier_version_is_refused_with_the_line_to_add(key: str, tree: Any) -> None:
+    del tree["encoder"][key]
+    with pytest.raises(
+        ParamsError, match=rf"^encoder\.{key}: missing key; .*Fix: add `{key}: null` below encoder$"
+    ):
+        parse_params(tree)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ([1], "encoder.arguments: expected a section of names"),
+        ({"depth of it": 1}, "encoder.arguments: expected a section of names"),
+        ({"depth": [1]}, "encoder.arguments.depth: expected a finite number, text"),
+        ({"init_values": float("nan")}, "encoder.arguments.init_values: expected a finite number, text"),
+    ],
+)
+def test_arguments_of_an_encoder_are_names_with_plain_values(value: object, says: str, tree: Any) -> None:
+    tree["encoder"]["arguments"] = value
+    with pytest.raises(ParamsError) as caught:
+        parse_params(tree)
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [

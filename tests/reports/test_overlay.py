@@ -144,7 +144,7 @@ def test_round_lengths_are_one_two_and_five(length_um, rounded):
 
 def test_a_thumbnail_of_another_slide_or_coarser_than_the_map_is_refused():
     heatmap = _heatmap(Grid(50.0, 2.0, (400, 1000)), {(0, 0): 0.5})
-    with pytest.raises(ValueError, match=r"expected \(200, 500\)"):
+    with pytest.raises(ValueError, match=r"Fix: give \(200, 500\)"):
         blend(_gray(200, 480), 4.0, heatmap, "rsp")
     with pytest.raises(ValueError, match="take a finer thumbnail"):
         blend(_gray(14, 34), 60.0, heatmap, "rsp")

@@ -126,7 +126,7 @@ def test_far_apart_cells_do_not_read_what_lies_between_and_none_reads_nothing(pa
 def test_a_stride_between_pixels_is_refused_with_one_that_is_whole() -> None:
     assert whole_stride(32.0, 0.25) == 128
     assert whole_stride(22.752, 0.2528) == 90
-    with pytest.raises(ValueError, match=r"stride_um 33 is 16.5 pixels of 2 µm; .* set stride_um to 32"):
+    with pytest.raises(ValueError, match=r"stride_um: 33 µm is 16.5 pixels of 2 µm.* set stride_um to 32"):
         whole_stride(33.0, 2.0)
     with pytest.raises(ValueError, match="set stride_um to 2"):
         whole_stride(0.1, 2.0)

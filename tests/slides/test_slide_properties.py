@@ -46,7 +46,7 @@ def test_a_box_is_finite_and_positive_or_refused(y, x, side_px, mpp):
     if side_px >= 1 and np.isfinite([y, x, mpp]).all() and mpp > 0:
         assert Box((y, x), side_px, mpp).side_um == side_px * mpp
         return
-    with pytest.raises(ValueError, match=r"^(side_px|mpp|center_yx) of a box"):
+    with pytest.raises(ValueError, match=r"^box: (side_px|mpp|center_yx) is"):
         Box((y, x), side_px, mpp)
 
 

@@ -292,7 +292,9 @@ def test_predictions_of_an_older_version_are_refused(
     table.drop(columns=[f"stacked_{name}" for name in CLASSES]).to_csv(path, index=False)
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert message.endswith("predictions.csv: no predictions of 'stacked'; run evaluate again")
+    assert message.endswith(
+        "predictions.csv: no predictions of 'stacked'. Fix: run `dvc repro evaluate@rsp-0-paper-0`"
+    )
 
 
 def test_a_missing_run_and_other_patches_are_told_in_one_line(
@@ -312,7 +314,7 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith(
-        "rsp-0-paper-1/predictions.csv: not found; run `dvc repro evaluate@rsp-0-paper-1` first"
+        "rsp-0-paper-1/predictions.csv: not found. Fix: run `dvc repro evaluate@rsp-0-paper-1`"
     )
     assert not (folder / "data/comparison").exists()
 
@@ -401,7 +403,7 @@ def test_diagnoses_of_other_slides_are_not_compared(
     path = folder / "data/diagnosis/rsp-0-paper-0/slides.csv"
     path.write_text(path.read_text().replace("test_007", "test_700"))
     assert main(["compare"]) == 1
-    assert "of different slides, labels or models; run aggregate for both" in capsys.readouterr().err
+    assert "different slides, labels or models" in capsys.readouterr().err
 
 
 def test_the_same_predictions_give_the_same_bytes(project: Project) -> None:

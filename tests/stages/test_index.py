@@ -93,7 +93,7 @@ def test_real_labels_are_indexed_from_their_zip_one_patient_to_train_and_one_to_
     assert metrics["classes"]["idc"]["test"] == 167
     assert metrics["classes"]["idc"]["train"] + metrics["classes"]["idc"]["validation"] == 197
     shared, shrunk = metrics["warnings"]
-    assert "patients trained on (14082)" in shared
+    assert "common patients (14082)" in shared
     assert shrunk.startswith("909 of 909 images have up to 50 px a side and are shrunk to patch_px 32")
 
 
@@ -355,7 +355,7 @@ def test_a_slide_that_is_not_what_its_sha256_says_is_one_line(
     content[len(content) // 2] ^= 1
     (cohort / "2.tif").write_bytes(content)
     line = _refused(capfd)
-    assert "1 of 4 slides are not what sha256 says: row 4:" in line
+    assert "1 of 4 slides do not match their sha256: row 4:" in line
     assert f"not {digests[2][:12]}" in line
 
 

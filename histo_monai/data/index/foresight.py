@@ -206,7 +206,7 @@ def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: 
         try:  # classifiers of slides are cross-validated, too
             assign_folds(slides, 2, generator(seed, "folds"))
         except InputError as error:
-            return [f"{error}, {NO_MAPS}"]
+            return [f"{str(error).removesuffix('.')}, {NO_MAPS}"]
         drawn = drawn_by(table, seed)
         train, labeled = split_rows(drawn, "train"), labeled_rows(drawn, ahead.alpha)
         folds = deal_folds(train, labeled, maps.num_folds, generator(seed, "label folds"))

@@ -1,4 +1,4 @@
-"""A dataset as a part: its settings, slides to pretrain on, labeled patches, whole slides and simulation."""
+"""Dataset plug-in: settings, slides for pretraining, labeled patches, whole slides and simulation."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:  # reading params imports no reader
 
 @dataclass(frozen=True)
 class Reading:
-    """What the index asks of a reader.
+    """Inputs of a reader.
 
     Attributes:
-        root: folder of the dataset.
-        labels: its section of `labels`, the `LabelSettings` of the dataset.
-        corpus: its section of `corpora`; None where it is no corpus.
-        index: split, seed, tissue, and whether bad slides are left out.
-        patch_px: side of a patch that is drawn from a slide.
-        processes: slides opened at the same time; decides nothing.
+        root: Folder of the dataset.
+        labels: The dataset's section of `labels`, its `LabelSettings`.
+        corpus: The dataset's section of `corpora`; None for a dataset without a corpus.
+        index: Split, seed, tissue, and whether to skip bad slides.
+        patch_px: Side of a patch sampled from a slide.
+        processes: Slides opened at the same time; the result does not depend on it.
     """
 
     root: Path
@@ -40,15 +40,15 @@ class Reading:
 
 
 class Dataset(Protocol):
-    """One dataset. Subclass it; what a dataset does not have is left as it stands here.
+    """Base class of a dataset; the defaults describe a dataset of labeled patches alone.
 
-    The module that holds the object imports readers inside functions only: params import it to check their sections.
+    A dataset's module imports readers inside functions only, because params import the module to check their sections.
 
     Attributes:
-        CorpusSettings: frozen dataclass of its section of `corpora`; None where it is no corpus to pretrain on.
-        LabelSettings: of its section of `labels`.
-        MapSettings: of its section of `heatmap`; None where it has no slides to map.
-        phantom: what simulates it, as "module:name" or itself; None where nothing does.
+        CorpusSettings: Frozen dataclass of the dataset's section of `corpora`; None without a corpus.
+        LabelSettings: Frozen dataclass of the dataset's section of `labels`.
+        MapSettings: Frozen dataclass of the dataset's section of `heatmap`; None without slides to map.
+        phantom: Simulated dataset, as "module:name" or as an object; None without a simulation.
     """
 
     CorpusSettings: ClassVar[type[CorpusSettings] | None] = None
@@ -58,67 +58,65 @@ class Dataset(Protocol):
 
     @abstractmethod
     def labeled_patches(self, reading: Reading) -> LabeledDataset:
-        """The labeled patches, `split` empty where it is still to be drawn.
+        """Labeled patches; `split` is empty if the index assigns it.
 
         Raises:
-            InputError: the tree is not what its layout says; names file and row.
+            InputError: The files do not match the dataset's layout; names file and row.
         """
 
     def missing_labels(self, root: Path) -> Path | None:
-        """The table that would hold the labels, where a folder may have none and has none: it can be pretrained on."""
+        """Path of the missing table of labels, for a dataset that may have none; else None."""
         return None
 
     def missing_slides(self, root: Path) -> Path | None:
-        """The table that would name the slides, where a folder may have none and has none: of pictures alone."""
+        """Path of the missing table of slides, for a dataset that may consist of images alone; else None."""
         return None
 
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
-        """The slides to pretrain on, `data.tables.columns.CORPUS_COLUMNS`; `settings` are its section of `corpora`.
+        """Slides for pretraining, `data.tables.columns.CORPUS_COLUMNS`; `settings` is the section of `corpora`.
 
         Raises:
-            InputError: see `labeled_patches`.
+            InputError: The files do not match the dataset's layout; names file and row.
         """
         raise TypeError(f"{type(self).__name__} is no corpus")
 
     def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]] | None:
-        """The slides to map and to diagnose, and what a reader of the results must know, one line each.
+        """Slides to map and to diagnose, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, and one-line data warnings.
 
-        Returns:
-            `data.tables.columns.WHOLE_SLIDE_COLUMNS`, and the lines. None where it has patches only: the slides of the
-            corpus are mapped, where that is the same dataset, and none is diagnosed.
+        None for a dataset of patches: its corpus slides are mapped, and no slide is diagnosed.
 
         Raises:
-            InputError: see `labeled_patches`.
+            InputError: The files do not match the dataset's layout; names file and row.
         """
         return None
 
     def is_lesion(self, label: str, positive: str) -> bool:
-        """Whether an outline of this class is of what is diagnosed; all are, where only that is outlined."""
+        """Whether an outline of this class shows the diagnosed class; True for datasets that outline nothing else."""
         return True
 
     def lesions(self, regions: Iterable[Region], positive: str) -> list[Region]:
-        """Those of the outlines that are of what is diagnosed, see `is_lesion`."""
+        """Outlines of the diagnosed class."""
         return [region for region in regions if self.is_lesion(region.label, positive)]
 
     def check_files(self, root: Path, processes: int) -> None:
-        """Compare files with what their manifest says of them, where it does.
+        """Compare files with the digests in their manifest, if it has any.
 
         Raises:
-            InputError: one is another.
+            InputError: A file differs.
         """
         return
 
     def validation_within_patients(self, labels: Any) -> bool:
-        """Whether separate validation may have patients of the training patches; `labels`: its settings."""
+        """Whether separate validation may contain patients of the training patches; `labels`: label settings."""
         return False
 
     def num_unlabeled(self, labels: Any) -> int | None:
-        """Patches to draw from the tissue of slides beside the labeled ones; `labels`: its settings.
+        """Number of unlabeled patches to sample from tissue; `labels`: label settings.
 
-        None: what there is room for, up to `data.index.candidates.PLENTY`.
+        None: as many as fit, up to `data.index.candidates.PLENTY`.
         """
         return 0
 
     def least_outline_um(self, labels: Any, patch_px: int) -> dict[str, float]:
-        """Sides in µm that a square, outlined by hand, must hold to give a patch, by what asks for it."""
+        """Least sides, µm, of an outlined square that gives a patch, by the setting that requires them."""
         return {}

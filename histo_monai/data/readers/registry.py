@@ -1,4 +1,4 @@
-"""The datasets by name, for `dataset` and `pretraining_dataset` of params. A new dataset is one line here."""
+"""Registry of datasets by name, for `dataset` and `pretraining_dataset` of params. A new dataset adds one line."""
 
 from histo_monai.utils.settings.registry import Registry
 
@@ -8,4 +8,4 @@ DATASETS = Registry(
     kather="histo_monai.data.readers.kather.dataset:KATHER",
     own="histo_monai.data.readers.own.dataset:OWN",
 )
-"""Name -> object, see `protocol.Dataset`."""
+"""Name -> `protocol.Dataset`."""

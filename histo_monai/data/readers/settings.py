@@ -1,4 +1,4 @@
-"""Settings that several datasets share, or that all of their readers follow."""
+"""Settings common to several datasets or readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from histo_monai.utils.settings.rules import Count, CountOrZero, Mpps, Positive,
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """A corpus to pretrain on: resolutions of a triple, and how many triples to draw from its slides."""
+    """Pretraining corpus: resolutions of a triple, and number of triples to sample from the slides."""
 
     mpps: Mpps
     num_train: Count
@@ -19,46 +19,46 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """The labeled patches of a dataset; each dataset adds its own settings.
+    """Labels of a dataset; each dataset adds its own settings.
 
     Attributes:
-        validation: "labeled": all patches outside the test are for training, and cross-validation inside the labels
-            chooses. "separate": further labeled patches choose, which the budget of labels does not count.
+        validation: "labeled": all patches outside the test are for training, and cross-validation on the labels selects
+            models. "separate": additional labeled patches select models; the label budget excludes them.
     """
 
     validation: Literal["labeled", "separate"]
 
 
 class MapSettings(Protocol):
-    """How the slides of a dataset are mapped."""
+    """Heat-map settings of a dataset."""
 
     @property
     def stride_um(self) -> float | None:
-        """Side of a cell, a whole number of pixels of the patches; None for that of a patch."""
+        """Side of a cell, µm, a whole number of patch pixels; None for the side of a patch."""
 
     @property
     def positive_class(self) -> str | None:
-        """The class whose probability is mapped, where there are two, and for which slides are diagnosed.
+        """The mapped class of a two-class task, and the diagnosed class of slides.
 
-        None: tumor, or all classes where that is not one of two. Scores are mapped themselves.
+        None: tumor, or all classes if tumor is not one of two classes. Scores are mapped directly.
         """
 
 
 @dataclass(frozen=True)
 class TumorMaps:
-    """Maps of tumor; see `MapSettings`."""
+    """Heat-map settings with tumor as the positive class."""
 
     stride_um: Positive
 
     @property
     def positive_class(self) -> str:
-        """See `MapSettings`."""
+        """The mapped and diagnosed class."""
         return "tumor"
 
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """Slides -> tables: the split, and where on the tissue centers may lie."""
+    """Index settings: the split, and the tissue that centers of patches need."""
 
     seed: Seed
     validation_fraction: Annotated[float, Range(0.0, 0.9, exclusive_low=True)]
@@ -69,7 +69,7 @@ class IndexSettings:
 
 @dataclass(frozen=True)
 class PhantomSettings:
-    """The simulated cohort: how many slides and patches, how large, from which seed."""
+    """Simulated dataset: number and size of slides, number of patches, seed."""
 
     seed: Seed
     num_slides: Count

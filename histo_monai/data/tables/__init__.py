@@ -1,1 +1,1 @@
-"""Tables that stages hand on: their columns, how they are written, and how they are read, strictly."""
+"""Tables between stages: columns, writers and strict readers."""

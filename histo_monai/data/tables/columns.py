@@ -1,4 +1,4 @@
-"""The tables that datasets are turned into: their columns, how they are built, and how stages read them."""
+"""Columns, builders and readers of slide tables."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from histo_monai.utils.storage import check_name
 SPLITS = ("train", "validation", "test")
 
 CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split", "coordinates")
-"""Slides to pretrain on, one row each: `patient_id` empty where unknown, `mpp` missing where the file must tell it,
-`split` empty where it is still to be drawn, `coordinates` a file of patches to draw from (`data.readers.coordinates`),
-empty: anywhere on tissue."""
+"""Slides for pretraining, one row each. `patient_id` is empty if unknown, `mpp` missing if the file states it, `split`
+empty if the index assigns it. `coordinates` names a file of patches (`data.readers.coordinates`); empty: all tissue."""
 
 SLIDE_COLUMNS = (
     *(
@@ -33,11 +32,11 @@ SLIDE_COLUMNS = (
         "content",
     ),
 )
-"""Surveyed slides of the corpus, one row each: `mpp` and size as the file tells them, `content` a digest of its bytes
-(`utils.storage.identity`): where the table is the same, so are the pixels that are pretrained on."""
+"""Surveyed slides of the corpus, one row each. `mpp` and size come from the file; `content` is a digest of its bytes
+(`utils.storage.identity`). Equal tables imply equal pixels in pretraining."""
 
 CENTER_COLUMNS = ("slide_id", "y", "x", "split")
-"""Places to pretrain on, one row each, in level-0 pixels."""
+"""Centers of pretraining patches, one row each, in level-0 pixels."""
 
 PATCH_COLUMNS = (
     "patch_id",
@@ -56,19 +55,18 @@ PATCH_COLUMNS = (
     "label_rank",
     "slide_mpp",
 )
-"""Labeled patches, one row each. A patch is either a whole image file (`path` names it, through a zip as if that were a
-folder; `y` and `x` are missing) or a square of a slide (`path` is the slide's file, `y` and `x` are the center in
-level-0 pixels, `mpp` the resolution to read at, `slide_mpp` that of level 0 where the file must not be asked for it).
-Texts are empty and numbers missing where a dataset has none."""
+"""Labeled patches, one row each. A patch is an image file (`path`, in which a zip acts as a folder; `y` and `x` are
+missing) or a square of a slide (`path` is the slide's file, `y` and `x` the center in level-0 pixels, `mpp` the
+resolution to read at, `slide_mpp` overrides the level-0 resolution in the file). Unknown texts are empty, unknown
+numbers missing."""
 
 WHOLE_SLIDE_COLUMNS = (
     *("slide_id", "path", "patient_id", "mpp", "label", "size", "split", "annotation", "annotation_origin"),
     *("exhaustive", "content"),
 )
-"""Slides to map and to diagnose, one row each: `label` and `size` (of the largest metastasis) empty where unknown,
-`mpp` missing where the file must tell it, `annotation` the file with its outlines, empty where it has none,
-`annotation_origin` what it counts from where somebody states it (`slides.annotations.ORIGINS`), else empty,
-`exhaustive` whether these are all that is on it, `content` a digest of its bytes, as of `SLIDE_COLUMNS`."""
+"""Slides to map and to diagnose, one row each. `label` and `size` (of the largest metastasis) may be empty,
+`mpp` missing if the file states it. `annotation` is the file of outlines or empty, `annotation_origin` their origin
+(`slides.annotations.ORIGINS`) or empty, `exhaustive` whether they are complete, `content` a digest of the bytes."""
 
 
 def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -90,16 +88,16 @@ def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def corpus_slides(slides: pd.DataFrame) -> pd.DataFrame:
-    """The slides of a corpus (`SLIDE_COLUMNS`) as slides to map: BreastPathQ's, which bear no label."""
-    kept = ["slide_id", "path", "patient_id", "mpp", "split", "content"]
-    return whole_slide_table(slides[kept].to_dict("records"))  # type: ignore[arg-type]  # names are texts
+    """Slides of a corpus (`SLIDE_COLUMNS`) as unlabeled slides to map, for BreastPathQ."""
+    names = ["slide_id", "path", "patient_id", "mpp", "split", "content"]
+    return whole_slide_table(slides[names].to_dict("records"))  # type: ignore[arg-type]  # names are texts
 
 
 def read_whole_slides(path: Path) -> pd.DataFrame:
     """Read a csv of `WHOLE_SLIDE_COLUMNS`, which the index stage writes.
 
     Raises:
-        InputError: see `read_stage_csv`.
+        InputError: The file is missing or is no such table.
     """
     types = dict.fromkeys(WHOLE_SLIDE_COLUMNS, "str") | {"mpp": "float64", "exhaustive": "bool"}
     among = {"split": ("", *SPLITS), "annotation_origin": ("", *ORIGINS)}
@@ -110,7 +108,7 @@ def read_surveyed_slides(path: Path) -> pd.DataFrame:
     """Read a csv of `SLIDE_COLUMNS`, which the index stage writes.
 
     Raises:
-        InputError: see `read_stage_csv`; or a slide has no µm/px above 0.
+        InputError: The file is missing or is no such table, or a slide has no µm/px above 0.
     """
     numbers = dict.fromkeys(("mpp", "tissue_fraction"), "float64") | dict.fromkeys(
         ("height_px", "width_px"), "int64"
@@ -119,7 +117,7 @@ def read_surveyed_slides(path: Path) -> pd.DataFrame:
     table = read_stage_csv(path, types, stage="index", key=["slide_id"], among={"split": SPLITS})
     if not (table["mpp"] > 0).all():
         slide_id = table.loc[~(table["mpp"] > 0), "slide_id"].iloc[0]
-        raise InputError(f"{path}: slide {slide_id} has no µm/px above 0; run `dvc repro index` again")
+        raise InputError(f"{path}: slide {slide_id} has no µm/px above 0. Fix: run `dvc repro index` again.")
     return table
 
 
@@ -127,7 +125,7 @@ def read_centers(path: Path) -> pd.DataFrame:
     """Read a csv of `CENTER_COLUMNS`, which the index stage writes.
 
     Raises:
-        InputError: see `read_stage_csv`.
+        InputError: The file is missing or is no such table.
     """
     types = {"slide_id": "str", "y": "int64", "x": "int64", "split": "str"}
     return read_stage_csv(path, types, stage="index", among={"split": SPLITS})
@@ -137,10 +135,12 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows -> a table with `CORPUS_COLUMNS`, in the order given.
 
     Raises:
-        InputError: there is no row, or a slide_id comes twice or cannot be the name of a file.
+        InputError: There is no row, or a slide_id repeats or cannot name a file.
     """
     if not rows:
-        raise InputError("the corpus has no slide; name at least two, so that one can be kept for validation")
+        raise InputError(
+            "the corpus has no slide. Fix: name at least two: one for training, one for validation."
+        )
     full = [{"patient_id": "", "mpp": None, "split": "", "coordinates": "", **row} for row in rows]
     table = pd.DataFrame(full, columns=list(CORPUS_COLUMNS)).astype({"mpp": "float64"})
     for slide_id, path in zip(table["slide_id"], table["path"], strict=True):
@@ -149,6 +149,6 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     if len(twice):
         first, second = twice["path"].iloc[:2]
         raise InputError(
-            f"slide_id {twice['slide_id'].iloc[0]!r} is given twice, for {first} and {second}; ids are unique"
+            f"slide_id {twice['slide_id'].iloc[0]!r} is given twice, for {first} and {second}. Fix: make ids unique."
         )
     return table

@@ -1,4 +1,4 @@
-"""Folds of slides for out-of-fold maps: a slide that a model has trained on is mapped by one that has not."""
+"""Folds of slides for out-of-fold maps: each training slide is mapped by a model that did not train on it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ from histo_monai.utils.errors import InputError
 
 
 def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Generator) -> pd.Series:
-    """Deal slides out into folds, the labels evenly, all slides of a patient into one fold.
+    """Fold number of each slide, 0 to num_folds - 1; labels are spread evenly, and a patient is in one fold.
 
-    Patients (or slides, where no patient is known) are shuffled within each label and dealt out in turn; one with
-    slides of several labels counts as the last of them in alphabetical order (tumor, where there is one).
+    Patients (else slides) are shuffled within each label and assigned to folds in turn. A patient with several labels
+    counts under the last one in alphabetical order (tumor, if present).
 
     Args:
-        slides: `slide_id`, `patient_id`, `label`.
-        num_folds: at least 2.
-        generator: decides; the order of the rows does not.
-
-    Returns:
-        Number of the fold of each row, 0 to num_folds - 1.
+        slides: Columns `slide_id`, `patient_id`, `label`.
+        num_folds: At least 2.
+        generator: Random generator; the order of the rows has no effect.
 
     Raises:
-        InputError: a label has fewer than two patients or slides, so that its fold would leave none to learn from.
+        InputError: A label has fewer than two patients or slides, so one fold would have none for training.
     """
     group = patient_or_slide(slides)
     label_of_group = slides.groupby(group)["label"].max().sort_index()
@@ -35,8 +32,8 @@ def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Gene
     for label, groups in label_of_group.groupby(label_of_group):
         if len(groups) < 2:
             raise InputError(
-                f"{len(groups)} training slide or patient is {label!r}: to map it by a model that has not seen it, "
-                "another must be left to learn from; give two or more"
+                f"{len(groups)} training slide or patient is {label!r}: an out-of-fold map needs another for training. "
+                "Fix: add one."
             )
         for name in generator.permutation(groups.index.to_numpy(dtype=object)):
             fold_of_group[name] = dealt % num_folds
@@ -45,14 +42,11 @@ def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Gene
 
 
 def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame, positive: str) -> pd.DataFrame:
-    """The labeled slides that patches are trained on: those whose maps a classifier of slides may not take as they are.
+    """Labeled slides with training patches, which need out-of-fold maps; index from 0, empty without a diagnosis.
 
     Args:
         slides: `columns.WHOLE_SLIDE_COLUMNS`.
         patches: `columns.PATCH_COLUMNS`.
-
-    Returns:
-        Rows of `slides`, numbered anew; none where nothing is diagnosed.
     """
     if why_no_diagnosis(slides, positive, sorted(set(patches["label"]) - {""})):
         return slides.iloc[:0]
@@ -62,23 +56,22 @@ def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame, positive: str) -
 
 
 def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]) -> str:
-    """Why slides cannot be diagnosed, in a line; empty where they can.
+    """Reason in one line if slides cannot be diagnosed; else empty.
 
     Args:
         slides: `columns.WHOLE_SLIDE_COLUMNS`.
-        positive: label of the slides that are to be told from the others.
-        classes: of the patches, whose maps tell them; none where these have scores.
+        positive: Label of positive slides.
+        classes: Classes of the patches; empty for scores.
     """
     if classes and positive not in classes:
         return (
-            f"no diagnosis of slides: the classes of patches are {', '.join(classes)}, and no map of these shows "
-            f"{positive!r}"
+            f"no diagnosis of slides: the classes of patches are {', '.join(classes)}, without {positive!r}"
         )
-    for part, kept in (("training", slides["split"] != "test"), ("test", slides["split"] == "test")):
-        labels = slides.loc[kept & (slides["label"] != ""), "label"]
+    for part, rows in (("training", slides["split"] != "test"), ("test", slides["split"] == "test")):
+        labels = slides.loc[rows & (slides["label"] != ""), "label"]
         if not (labels == positive).any() or (labels == positive).all():
             return (
-                f"no diagnosis of slides: the {part} slides are not known to be {positive!r} in part and in part not "
-                f"({len(labels)} of {kept.sum()} have a label)"
+                f"no diagnosis of slides: the labels of {part} slides do not include both {positive!r} and others "
+                f"({len(labels)} of {rows.sum()} have a label)"
             )
     return ""

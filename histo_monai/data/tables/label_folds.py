@@ -1,4 +1,4 @@
-"""Folds for cross-validation on labeled patches: a patient, or slide, is in one fold alone."""
+"""Folds for cross-validation on labeled patches: a patient, else a slide, is in one fold."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ATTEMPTS = 50
 
 @dataclass(frozen=True)
 class LabelFolds:
-    """Which fold each patient is in; a patient without a label is in one, too.
+    """Fold of each patient, with or without a label.
 
     Attributes:
-        fold_of: grouping key -> number of its fold, from 0; empty where there are no folds.
-        why_none: why the labels cannot be cross-validated, in a line; empty where they can.
+        fold_of: Grouping key -> fold number, from 0; empty without folds.
+        why_none: Reason in one line if the labels cannot be cross-validated; else empty.
     """
 
     fold_of: dict[str, int]
@@ -29,15 +29,15 @@ class LabelFolds:
 
     @property
     def num(self) -> int:
-        """Number of folds; 0 where the labels cannot be cross-validated."""
+        """Number of folds; 0 if the labels cannot be cross-validated."""
         return len(set(self.fold_of.values()))
 
     def of(self, rows: pd.DataFrame) -> NDArray[np.int64]:
-        """The fold of each row of a table of patches or slides; -1 for patients that are in none. Shape (rows,)."""
+        """Fold number of each patch, shape (rows,); -1 for patients without a fold."""
         return self._numbers(grouping_key(rows))
 
     def of_slides(self, slides: pd.DataFrame) -> NDArray[np.int64]:
-        """The same of a table of slides."""
+        """Fold number of each slide, shape (rows,); -1 for patients without a fold."""
         return self._numbers(patient_or_slide(slides))
 
     def _numbers(self, keys: pd.Series) -> NDArray[np.int64]:
@@ -47,16 +47,16 @@ class LabelFolds:
 def deal_folds(
     train: pd.DataFrame, labeled: pd.DataFrame, num_folds: int, generator: np.random.Generator
 ) -> LabelFolds:
-    """Deal patients into folds, those of each class in turn, so that every fold leaves each class to learn from.
+    """Folds of patients in which the training part of every fold has labels of each class.
 
-    Patients are shuffled, those with labels dealt class by class, the rarest class first, then the others. Fewer folds
-    are taken where `num_folds` would leave a class without a label.
+    Shuffled patients are assigned in turn: labeled ones class by class, the rarest class first, then the others. The
+    number of folds is reduced if a training part would lack a class.
 
     Args:
-        train: rows of all training patches; of those that are not in `labeled` no label is looked at.
-        labeled: the rows among them whose labels are given.
-        num_folds: at most.
-        generator: decides; the order of the rows does not.
+        train: Rows of all training patches; labels outside `labeled` are not used.
+        labeled: Rows of `train` with used labels.
+        num_folds: Largest number of folds.
+        generator: Random generator; the order of the rows has no effect.
     """
     of_labeled = grouping_key(labeled).to_numpy(object)
     targets = labeled["label"].to_numpy(object)
@@ -65,7 +65,7 @@ def deal_folds(
     }
     lacking = [str(name) for name, patients in patients_of.items() if len(patients) < 2]
     if lacking:
-        what = f"class {lacking[0]!r} has labels" if lacking[0] else "labels are"
+        what = f"class {lacking[0]!r} has labels" if lacking[0] else "there are labels"
         return LabelFolds({}, f"{what} of fewer than two patients, so the labels cannot be cross-validated")
     others = np.setdiff1d(grouping_key(train).to_numpy(str), of_labeled.astype(str))
     for num in range(num_folds, 1, -1):
@@ -75,7 +75,7 @@ def deal_folds(
                 return LabelFolds(fold_of)
     return LabelFolds(
         {},
-        "no two folds of patients leave labels of every class to learn from, so nothing can be cross-validated",
+        "no two folds of patients leave labels of every class for training, so the labels cannot be cross-validated",
     )
 
 
@@ -91,7 +91,7 @@ def _deal(
 
 
 def _leaves_every_class(fold_of: dict[str, int], of_labeled: NDArray, targets: NDArray, num: int) -> bool:
-    """Whether each fold holds a label, and the others hold labels of every class."""
+    """Whether each fold has a label, and its training part has two labels and every class."""
     folds = np.array([fold_of[patient] for patient in of_labeled])
     classes = len(set(targets))
     return all(
@@ -104,15 +104,15 @@ _COLUMNS = ("patient", "fold")
 
 
 def write_folds(path: Path, folds: LabelFolds) -> None:
-    """Write a csv of `patient` (its grouping key) and `fold`; without folds it holds its header alone."""
+    """Write a csv of `patient` (grouping key) and `fold`; without folds the csv has only a header."""
     pd.DataFrame(sorted(folds.fold_of.items()), columns=list(_COLUMNS)).to_csv(path, index=False)
 
 
 def read_folds(path: Path) -> LabelFolds:
-    """What `write_folds` wrote; `why_none` is not in it.
+    """Folds from a file of `write_folds`; `why_none` is not stored.
 
     Raises:
-        InputError: see `read_stage_csv`.
+        InputError: The file is missing or is no such table.
     """
     types = dict(zip(_COLUMNS, ("str", "int64"), strict=True))
     table = read_stage_csv(path, types, stage="finetune", key=["patient"])

@@ -1,4 +1,4 @@
-"""Labeled patches: one table for every dataset, how it is built, and how it is written and read."""
+"""Table of labeled patches: builder, writer and reader."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ DTYPES = {
     **dict.fromkeys(("y", "x", "mpp", "score", "rater_a", "rater_b", "label_rank", "slide_mpp"), "float64"),
     "side_px": "int32",
 }
-"""Of each of `PATCH_COLUMNS`."""
+"""Type of each of `PATCH_COLUMNS`."""
 
 
 @dataclass(frozen=True)
 class LabeledDataset:
-    """What a dataset offers to be learned from.
+    """Labeled patches of a dataset.
 
     Attributes:
-        table: `PATCH_COLUMNS`. `split` is empty where it is still to be drawn, `label_rank` is missing everywhere.
-        warnings: what a reader of the results must know, one line each.
-        about_patients: what is known of a published dataset without patient ids, a line; empty for no more than that
-            it has none.
+        table: `PATCH_COLUMNS`. `split` is empty if the index assigns it, `label_rank` is missing.
+        warnings: Data warnings, one line each.
+        about_patients: Known facts on patients of a published dataset without patient ids, one line, or empty.
     """
 
     table: pd.DataFrame
@@ -41,14 +40,14 @@ class LabeledDataset:
 def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows with some of `PATCH_COLUMNS` -> a table with all of them, in the order given.
 
-    Texts that are not given are empty, numbers missing (NaN). `patch_id`, `path` and `side_px` are needed.
+    Missing texts become empty, missing numbers NaN. `patch_id`, `path` and `side_px` are required.
 
     Raises:
-        InputError: there is no row, a column is unknown or a needed one is missing, or a patch_id comes twice.
+        InputError: There is no row, a column is unknown, a required one is missing, or a patch_id repeats.
     """
     table = pd.DataFrame(rows).reset_index(drop=True)
     if table.empty:
-        raise InputError("no labeled patch at all")
+        raise InputError("no labeled patch. Fix: give the dataset labels.")
     for column in ("patch_id", "path", "side_px"):
         if column not in table or table[column].isna().any():
             raise InputError(f"labeled patches need a {column} in every row")
@@ -65,36 +64,38 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
     if again.any():
         name = full.loc[again, "patch_id"].iloc[0]
         first, second = full.loc[full["patch_id"] == name, "path"].iloc[:2]
-        raise InputError(f"patch_id {name!r} is given twice, for {first} and {second}; ids are unique")
+        raise InputError(f"patch_id {name!r} is given twice, for {first} and {second}. Fix: make ids unique.")
     return full
 
 
 def _as_texts(values: pd.Series) -> pd.Series:
-    """Of whatever a reader gives; empty where it is missing."""
+    """Values of any type as texts; missing values become empty."""
     texts = values if isinstance(values.dtype, pd.StringDtype) else values.map(str)
     return texts.where(values.notna(), "")
 
 
 def empty_table() -> pd.DataFrame:
-    """A table as `labeled_table` makes it, without a row."""
+    """Table of `PATCH_COLUMNS` without a row."""
     return pd.DataFrame(columns=list(PATCH_COLUMNS)).astype(DTYPES)
 
 
 def write_patches(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as `labeled_table` makes it; `read_patches` gives it back to the last bit."""
+    """Write a table of `labeled_table`; `read_patches` returns equal values."""
     table.to_csv(path, index=False, columns=list(PATCH_COLUMNS))
 
 
 def read_patches(path: Path) -> pd.DataFrame:
-    """Read what `write_patches` wrote: the columns and types of `labeled_table`; it may hold no row.
+    """Read a file of `write_patches`: columns and types of `labeled_table`, possibly without a row.
 
     Raises:
-        InputError: see `read_stage_csv`; or a training patch has no rank.
+        InputError: The file is missing or is no such table, or a training patch has no rank.
     """
     types = {column: DTYPES[column] for column in PATCH_COLUMNS}
     table = read_stage_csv(path, types, stage="index", key=["patch_id"], among={"split": ("", *SPLITS)})
     unranked = (table["split"] == "train") & table["label_rank"].isna()
     if unranked.any():
         name = table.loc[unranked, "patch_id"].iloc[0]
-        raise InputError(f"{path}: training patch {name} has no label_rank; run `dvc repro index` again")
+        raise InputError(
+            f"{path}: training patch {name} has no label_rank. Fix: run `dvc repro index` again."
+        )
     return table

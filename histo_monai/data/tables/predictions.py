@@ -1,4 +1,4 @@
-"""Predictions of every patch: one table, how it is written and how it is read."""
+"""Table of patch predictions: builder, writer and reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from histo_monai.utils.errors import InputError
 _TEXTS = ("patch_id", "split", "slide_id", "patient_id", "label")
 _NUMBERS = ("score", "rater_a", "rater_b")
 ID_COLUMNS = (*_TEXTS, *_NUMBERS)
-"""Ids of a patch and its targets; the columns of the models follow them."""
+"""Ids and targets of a patch; columns of models follow."""
 
 _UNITS = ("patients", "slides", "patches")
 _SUM_TOLERANCE = 1e-3
@@ -27,13 +27,13 @@ _AGAIN = "run evaluate again"
 
 @dataclass(frozen=True)
 class Predictions:
-    """A table of predictions.
+    """Predictions of models for patches.
 
     Attributes:
-        path: of the csv.
-        rows: `ID_COLUMNS`, one row per patch; texts are empty and numbers NaN where there is none.
-        classes: names of the K classes; None where scores are predicted.
-        predictions: name of a model -> shape (n, K), probabilities; or (n,), scores.
+        path: File of the table.
+        rows: `ID_COLUMNS`, one row per patch; unknown texts are empty, unknown numbers NaN.
+        classes: Names of the K classes; None for scores.
+        predictions: Model name -> shape (n, K), probabilities; or (n,), scores.
     """
 
     path: Path
@@ -43,21 +43,20 @@ class Predictions:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Names of the splits that have patches, training first."""
+        """Names of the splits with patches, training first."""
         return tuple(split for split in SPLITS if (self.rows["split"] == split).any())
 
     def of_split(self, split: str) -> Predictions:
-        """The patches of a split alone."""
-        kept = (self.rows["split"] == split).to_numpy()
-        predictions = {name: values[kept] for name, values in self.predictions.items()}
-        return replace(self, rows=self.rows[kept].reset_index(drop=True), predictions=predictions)
+        """Predictions for one split."""
+        rows = (self.rows["split"] == split).to_numpy()
+        predictions = {name: values[rows] for name, values in self.predictions.items()}
+        return replace(self, rows=self.rows[rows].reset_index(drop=True), predictions=predictions)
 
     @property
     def references(self) -> dict[str, NDArray]:
-        """What is to be predicted, by the suffix that metrics of it carry.
+        """Targets by the suffix of their metrics, shape (n,) each.
 
-        {"": numbers of the classes}; {"_a": scores, "_b": scores} where two pathologists rated every patch; else
-        {"": scores}. Shape (n,) each.
+        {"": class numbers}; {"_a": scores, "_b": scores} if two pathologists rated every patch; else {"": scores}.
         """
         if self.classes is not None:
             return {"": pd.Index(self.classes).get_indexer(pd.Index(self.rows["label"]))}
@@ -67,12 +66,12 @@ class Predictions:
 
     @property
     def groups(self) -> NDArray[np.object_]:
-        """Which patches belong together, shape (n,), texts: see `dependence_groups`."""
+        """Dependence group of each patch, shape (n,), texts."""
         return dependence_groups(self.rows)
 
     @property
     def unit(self) -> str:
-        """What the groups are: "patients", "slides" or "patches"; where they are mixed, the first of these."""
+        """Unit of the groups: "patients", "slides" or "patches"; for mixed groups the first of these."""
         groups = self.groups
         if len(set(groups)) == len(groups):
             return "patches"
@@ -82,12 +81,12 @@ class Predictions:
 def predictions_table(
     rows: pd.DataFrame, predictions: Mapping[str, np.ndarray], classes: Sequence[str] | None
 ) -> pd.DataFrame:
-    """One row per patch: what it is, and `<model>_<class>` probabilities or the `<model>` score.
+    """Table with one row per patch: `ID_COLUMNS`, and `<model>_<class>` probabilities or the `<model>` score.
 
     Args:
-        rows: with the columns `ID_COLUMNS`.
-        predictions: name of a model -> shape (n, K) or, of scores, (n, 1).
-        classes: names of the K classes; None for scores.
+        rows: Columns `ID_COLUMNS`.
+        predictions: Model name -> shape (n, K), or (n, 1) for scores.
+        classes: Names of the K classes; None for scores.
     """
     columns = {
         f"{name}_{label}" if label else name: values[:, k]
@@ -98,16 +97,16 @@ def predictions_table(
 
 
 def write_predictions(path: Path, tables: Sequence[pd.DataFrame]) -> None:
-    """Write tables as `predictions_table` makes them, one per split, below each other; six digits."""
+    """Write tables of `predictions_table`, one per split, into one csv with six digits."""
     pd.concat(tables).to_csv(path, index=False, float_format="%.6g")
 
 
 def read_predictions(path: Path) -> Predictions:
-    """Read what `write_predictions` wrote.
+    """Read a file of `write_predictions`.
 
     Raises:
-        InputError: see `read_stage_csv`; or a patch has no label or no score, a prediction is no number, or
-            probabilities do not sum to 1. Names the file and the row (the header is row 1).
+        InputError: The file is missing or is no such table, a patch has neither label nor score, a prediction is no
+            number, or probabilities do not sum to 1. Names the file and the row (the header is row 1).
     """
     table = _read(path)
     refuse_rows(path, table["patch_id"] == "", "a patch_id in every row", _AGAIN)
@@ -124,22 +123,22 @@ def read_predictions(path: Path) -> Predictions:
         name: values[:, i] if classes is None else values[:, i * len(classes) : (i + 1) * len(classes)]
         for i, name in enumerate(models)
     }
-    for name, shares in predictions.items():
+    for name, probs in predictions.items():
         if classes is not None:
-            wrong = (shares.min(axis=1) < 0) | (np.abs(shares.sum(axis=1) - 1) > _SUM_TOLERANCE)
+            wrong = (probs.min(axis=1) < 0) | (np.abs(probs.sum(axis=1) - 1) > _SUM_TOLERANCE)
             refuse_rows(path, pd.Series(wrong), f"probabilities of {name} from 0 to 1 that sum to 1", _AGAIN)
     return Predictions(path, table[list(ID_COLUMNS)], classes, predictions)
 
 
 def check_same_patches(first: Predictions, second: Predictions) -> None:
-    """Paired tests take two tables of the same patches, labels and classes in the same order.
+    """Refuse two tables for paired tests if their patches, labels, classes or order differ.
 
     Raises:
-        InputError: they are not; names both files and the first row that differs (the header is row 1).
+        InputError: Names both files and the first row that differs (the header is row 1).
     """
     if first.classes != second.classes:
         raise InputError(
-            f"{first.path} and {second.path}: classes {first.classes} and {second.classes}; run evaluate for both"
+            f"{first.path} and {second.path}: classes {first.classes} and {second.classes}. Fix: run evaluate for both."
         )
     shared = min(len(first.rows), len(second.rows))
     for column in ID_COLUMNS:
@@ -149,14 +148,14 @@ def check_same_patches(first: Predictions, second: Predictions) -> None:
             row = int(differs.argmax())
             given = f"{one.tolist()[row]!r} in one and {other.tolist()[row]!r} in the other"
             raise InputError(
-                f"{first.path} and {second.path}: row {row + 2} has {column} {given}; models are compared on the same "
-                "patches: run evaluate for both"
+                f"{first.path} and {second.path}: row {row + 2} has {column} {given}, but a comparison needs equal "
+                "patches. Fix: run evaluate for both."
             )
     if len(first.rows) != len(second.rows):
         longer = max(first, second, key=lambda table: len(table.rows))
         raise InputError(
-            f"{first.path} and {second.path}: {len(first.rows)} and {len(second.rows)} patches; the first that only "
-            f"one of them has is {longer.rows['patch_id'][shared]!r}: run evaluate for both"
+            f"{first.path} and {second.path}: {len(first.rows)} and {len(second.rows)} patches; the first one in one "
+            f"file only is {longer.rows['patch_id'][shared]!r}. Fix: run evaluate for both."
         )
 
 
@@ -167,17 +166,17 @@ def _read(path: Path) -> pd.DataFrame:
     )
     if len(table.columns) == len(ID_COLUMNS) or table.empty:
         lacks = "rows" if table.empty else "columns of models"
-        raise InputError(f"{path}: no table of predictions (it has no {lacks}); {_AGAIN}")
+        raise InputError(f"{path}: no table of predictions (it has no {lacks}). Fix: {_AGAIN}.")
     return table
 
 
 def _classes_and_models(
     path: Path, columns: list[str], labels: set[str]
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Columns `<model>_<class>`, all classes of a model together -> names of the classes and of the models.
+    """Names of the classes and of the models from columns `<model>_<class>`, ordered by model.
 
-    Both kinds of names may hold underscores: it is the one way to cut all columns so that every model has the same
-    classes and every label is one of them.
+    Both names may contain underscores. The split of names is the one in which all models have equal classes, which
+    include every label.
     """
     for num in range(2, len(columns) + 1):
         first = columns[:num]
@@ -189,7 +188,7 @@ def _classes_and_models(
                 return classes, models
     raise InputError(
         f"{path}: columns {', '.join(columns[:4])}, ... are no <model>_<class> of the labels "
-        f"{', '.join(sorted(labels))}; {_AGAIN}"
+        f"{', '.join(sorted(labels))}. Fix: {_AGAIN}."
     )
 
 
@@ -199,5 +198,7 @@ def _numbers(path: Path, table: pd.DataFrame) -> NDArray[np.float64]:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         given = table.iloc[row, column]
-        raise InputError(f"{path}, row {row + 2}: {table.columns[column]} is {given!r}; expected a number")
+        raise InputError(
+            f"{path}, row {row + 2}: {table.columns[column]} is {given!r}, not a number. Fix: {_AGAIN}."
+        )
     return numbers

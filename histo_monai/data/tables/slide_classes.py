@@ -1,4 +1,4 @@
-"""What slides are taken for by those that learn from their labels alone: the table that the mil stage leaves."""
+"""Table of slide predictions by models of slide labels, which the mil stage writes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from histo_monai.utils.errors import InputError
 
 FOLD = "fold"
 NO_FOLD = -1
-"""Of a slide that nothing has learned from: all networks score it."""
+"""Fold of a slide outside training: all networks score it."""
 TEST, CROSS_FITTED = "test slides", "cross-fitted slides"
 _BETWEEN = ":"
 
 
 @dataclass(frozen=True)
 class SlideClasses:
-    """Labeled slides that were scored by what has not seen their labels.
+    """Labeled slides with predictions of models that did not use their labels.
 
     Attributes:
-        path: of the csv.
-        part: `TEST`, or `CROSS_FITTED` where none is tested on.
+        path: File of the table.
+        part: `TEST`, or `CROSS_FITTED` without labeled test slides.
         rows: `ID_COLUMNS`.
-        classes: names, by number.
-        predictions: name of an arm -> shape (n, K), probabilities; no arm where nothing was learned.
+        classes: Class names by number.
+        predictions: Model name -> shape (n, K), probabilities; empty if no model was trained.
     """
 
     path: Path
@@ -42,12 +42,12 @@ class SlideClasses:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """Class of each slide by number, shape (n,)."""
+        """Class number of each slide, shape (n,)."""
         return pd.Index(self.classes).get_indexer(pd.Index(self.rows["label"])).astype(np.int64)
 
     @property
     def groups(self) -> NDArray[np.object_]:
-        """Patient of each, or the slide itself, shape (n,)."""
+        """Patient of each slide, else the slide itself, shape (n,)."""
         return patient_or_slide(self.rows).to_numpy(dtype=object)
 
 
@@ -57,62 +57,59 @@ def slide_classes_table(
     classes: Sequence[str],
     predictions: Mapping[str, NDArray[np.float64]],
 ) -> pd.DataFrame:
-    """Rows as `read_slide_classes` takes them.
+    """Table of slide predictions, the input of `read_slide_classes`.
 
     Args:
-        slides: with `ID_COLUMNS`.
-        folds: of each slide; `NO_FOLD` where there is none.
-        classes: names, by number.
-        predictions: name of an arm -> shape (n, K).
+        slides: Columns `ID_COLUMNS`.
+        folds: Fold number of each slide, or `NO_FOLD`.
+        classes: Class names by number.
+        predictions: Model name -> shape (n, K).
     """
     columns = {
-        f"{arm}{_BETWEEN}{name}": values[:, number]
-        for arm, values in predictions.items()
+        f"{model}{_BETWEEN}{name}": values[:, number]
+        for model, values in predictions.items()
         for number, name in enumerate(classes)
     }
     return slides[list(ID_COLUMNS)].reset_index(drop=True).assign(**{FOLD: folds}, **columns)
 
 
 def read_slide_classes(path: Path) -> SlideClasses:
-    """Read the test slides, or where none has a label those of the folds.
+    """Predictions for labeled test slides, else for the slides of the folds.
 
     Raises:
-        InputError: see `read_stage_csv`; or a probability is missing, or a test slide has a label that no other slide
-            has; names the file.
+        InputError: The file is missing or is no such table, a probability is missing, or a test slide has a label that
+            no other slide has; names the file.
     """
     types = {**dict.fromkeys(ID_COLUMNS, "str"), FOLD: "int64"}
     table = read_stage_csv(path, types, stage="mil", key=["slide_id"], more=True)
-    arms: dict[str, list[str]] = {}
+    models: dict[str, list[str]] = {}
     for column in table.columns[len(types) :]:
-        arm, _, _ = str(column).partition(_BETWEEN)
-        arms.setdefault(arm, []).append(str(column))
-    named = [[column.partition(_BETWEEN)[2] for column in columns] for columns in arms.values()]
+        model, _, _ = str(column).partition(_BETWEEN)
+        models.setdefault(model, []).append(str(column))
+    named = [[column.partition(_BETWEEN)[2] for column in columns] for columns in models.values()]
     classes = tuple(named[0]) if named else ()
     labeled = table["label"] != ""
     tested = labeled & (table["split"] == "test")
     part = TEST if tested.any() else CROSS_FITTED
     rows = table[tested if tested.any() else labeled & (table[FOLD] != NO_FOLD)].reset_index(drop=True)
-    foreign = sorted(set(rows["label"]) - set(classes)) if arms else []
+    foreign = sorted(set(rows["label"]) - set(classes)) if models else []
     if foreign:
         raise InputError(
-            f"{path}: a slide has the label {foreign[0]!r}, which nothing learned; run mil again"
+            f"{path}: a slide has the label {foreign[0]!r}, which no model learned. Fix: run mil again."
         )
     predictions = {}
-    for arm, columns in arms.items():
-        predictions[arm] = rows[columns].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
-        if not np.isfinite(predictions[arm]).all():
-            raise InputError(f"{path}: a probability of {arm} is missing; run `dvc repro mil` again")
+    for model, columns in models.items():
+        predictions[model] = rows[columns].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+        if not np.isfinite(predictions[model]).all():
+            raise InputError(f"{path}: a probability of {model} is missing. Fix: run `dvc repro mil` again.")
     return SlideClasses(path, part, rows[list(ID_COLUMNS)], classes, predictions)
 
 
 def classes_to_learn(slides: pd.DataFrame) -> tuple[list[str], str]:
-    """Classes of slides that can be learned from their labels, and why there are none.
+    """Classes learnable from slide labels, in alphabetical order, with an empty text; or none, with the reason.
 
     Args:
         slides: `data.tables.columns.WHOLE_SLIDE_COLUMNS`.
-
-    Returns:
-        Names in alphabetical order, with an empty text; or none, with the reason in a line.
     """
     known = slides[(slides["split"] != "test") & (slides["label"] != "")]
     classes = sorted(known["label"].unique())

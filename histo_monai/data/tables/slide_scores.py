@@ -1,4 +1,4 @@
-"""Scores of every slide by classifiers: the table that the aggregate stage leaves, and how it is read."""
+"""Table of slide scores by classifiers, which the aggregate stage writes, and its reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from histo_monai.data.tables.stage_csv import read_stage_csv
 from histo_monai.utils.errors import InputError
 
 ID_COLUMNS = ("slide_id", "patient_id", "split", "label", "size")
-"""Ids of a slide and its label; the columns of the models follow them."""
+"""Ids and label of a slide; columns of models follow."""
 
 SCORE = "score"
 
@@ -29,9 +29,9 @@ class SlideScores:
     """Diagnosed test slides.
 
     Attributes:
-        path: of the csv.
-        rows: `ID_COLUMNS`, one row per test slide with a label.
-        predictions: name of a model -> shape (n,), scores; no model where there was no diagnosis.
+        path: File of the table.
+        rows: `ID_COLUMNS`, one row per labeled test slide.
+        predictions: Model name -> shape (n,), scores; empty without a diagnosis.
     """
 
     path: Path
@@ -40,10 +40,10 @@ class SlideScores:
 
 
 def read_slide_scores(path: Path) -> SlideScores:
-    """Read the test slides of a table of the aggregate stage.
+    """Scores of labeled test slides from a table of the aggregate stage.
 
     Raises:
-        InputError: see `read_stage_csv`; or a score is no number; names the file.
+        InputError: The file is missing or is no such table, or a score is no number; names the file.
     """
     table = read_stage_csv(
         path, dict.fromkeys(ID_COLUMNS, "str"), stage="aggregate", key=["slide_id"], more=True
@@ -57,18 +57,18 @@ def read_slide_scores(path: Path) -> SlideScores:
     for name, values in predictions.items():
         if not np.isfinite(values).all():
             slide = rows["slide_id"][int((~np.isfinite(values)).argmax())]
-            raise InputError(f"{path}: {name} has no score for slide {slide}; run aggregate again")
+            raise InputError(f"{path}: {name} has no score for slide {slide}. Fix: run aggregate again.")
     return SlideScores(path, rows[list(ID_COLUMNS)], predictions)
 
 
 def check_same_slides(first: SlideScores, second: SlideScores) -> None:
-    """Paired tests take two tables of the same slides and labels in the same order.
+    """Refuse two tables for paired tests if their slides, labels, models or order differ.
 
     Raises:
-        InputError: they are not; names both files.
+        InputError: Names both files.
     """
     same = first.rows[["slide_id", "label"]].equals(second.rows[["slide_id", "label"]])
     if not same or list(first.predictions) != list(second.predictions):
         raise InputError(
-            f"{first.path} and {second.path}: of different slides, labels or models; run aggregate for both"
+            f"{first.path} and {second.path}: different slides, labels or models. Fix: run aggregate for both."
         )

@@ -1,4 +1,4 @@
-"""Splits: patients are chosen first, slides follow; a patient is never on both sides."""
+"""Splits by patient: all slides and patches of a patient are in one split."""
 
 from __future__ import annotations
 
@@ -18,28 +18,25 @@ _ATTEMPTS = 50
 def split_slides(
     table: pd.DataFrame, validation_fraction: float, generator: np.random.Generator
 ) -> pd.Series:
-    """Draw train and validation by patient, or by slide where no patient is known.
+    """Split of each slide, "train" or "validation", random by patient, else by slide.
 
-    Patients are taken in random order until the validation part holds at least `validation_fraction` of the slides,
-    and always leave at least one patient for training.
+    Validation receives patients until it has at least `validation_fraction` of the slides. At least one patient remains
+    for training.
 
     Args:
-        table: columns `slide_id`, `patient_id` (empty where unknown).
-        validation_fraction: of the slides, 0..1.
-        generator: decides the order.
-
-    Returns:
-        "train" or "validation" for every row.
+        table: Columns `slide_id`, `patient_id` (empty if unknown).
+        validation_fraction: Fraction of the slides, 0..1.
+        generator: Random generator of the order.
 
     Raises:
-        InputError: there is only one patient: nothing could be kept for validation.
+        InputError: There is only one patient.
     """
     group = table["patient_id"].where(table["patient_id"] != "", "slide " + table["slide_id"])
     names = np.array(sorted(group.unique()), dtype=object)
     if len(names) < 2:
         raise InputError(
-            f"all {len(table)} slides are of one patient ({names[0]}): "
-            "validation needs slides of a patient not trained on"
+            f"all {len(table)} slides are of one patient ({names[0]}), but validation needs another. "
+            "Fix: add slides of another patient."
         )
     validation: set[str] = set()
     for name in generator.permutation(names)[:-1]:
@@ -50,10 +47,10 @@ def split_slides(
 
 
 def check_patients_apart(table: pd.DataFrame) -> None:
-    """Refuse a split given by the user that has a patient on two sides.
+    """Refuse a user's split with one patient in two splits.
 
     Raises:
-        InputError: names the patient and two of the slides.
+        InputError: Names the patient and the slides.
     """
     known = table[table["patient_id"] != ""]
     sides = known.groupby("patient_id")["split"].nunique()
@@ -62,7 +59,7 @@ def check_patients_apart(table: pd.DataFrame) -> None:
         rows = known[known["patient_id"] == patient].drop_duplicates("split")
         where = " and ".join(f"{row.slide_id} in {row.split}" for row in rows.itertuples())
         raise InputError(
-            f"patient {patient!r} is on two sides of the split ({where}); keep all of a patient's slides on one"
+            f"patient {patient!r} is in two splits ({where}). Fix: give all slides of a patient one split."
         )
 
 
@@ -74,26 +71,21 @@ def draw_splits(
     within_patients: bool = False,
     twins: pd.Series | None = None,
 ) -> pd.Series:
-    """Give train or validation to labeled patches without a split: patients first, then slides, then patches.
+    """Split of each labeled patch; patches without a split get train or validation by patient, else slide, else patch.
 
-    Groups with patches of one class only are drawn class by class, so that both sides have the same mixture; the others
-    among themselves. Each time groups are taken in random order until validation holds at least
-    `validation_fraction` of the patches, and one group is always left for training. Where a class then lacks on one
-    side, it is drawn again, up to 50 times.
+    Groups of one class are split within the class, for equal class proportions; mixed groups are split together.
+    Validation receives random groups until it has at least `validation_fraction` of the patches. At least one group
+    remains for training. If a class is missing on one side, the split is repeated, up to 50 times.
 
     Args:
-        table: `columns.PATCH_COLUMNS`; rows with a split keep it.
-        validation_fraction: of the rows without one, 0..1.
-        generator: decides; the order of the rows does not.
-        within_patients: patches of one patient may come to both sides.
-        twins: the same text for patches with the same pixels, empty where none is known: where neither patient nor
-            slide decides, they stay together.
-
-    Returns:
-        The split of every row.
+        table: `columns.PATCH_COLUMNS`; given splits do not change.
+        validation_fraction: Fraction of the rows without a split, 0..1.
+        generator: Random generator; the order of the rows has no effect.
+        within_patients: Whether patches of one patient may be on both sides.
+        twins: Equal text for patches with equal pixels, or empty; they form a group if patient and slide are unknown.
 
     Raises:
-        InputError: there is only one patient (or slide), or a class cannot be on both sides.
+        InputError: There is only one patient (or slide), or a class cannot be on both sides.
     """
     split = table["split"].copy()
     rows = table.loc[split == "", ["patch_id", "slide_id", "patient_id", "label"]]
@@ -104,13 +96,13 @@ def draw_splits(
     num_groups = int(number.max()) + 1
     if num_groups < 2:
         raise InputError(
-            f"all {len(rows)} patches for training are of one {first}: validation needs another; "
-            "or let labels.own.validation_within_patients be true to draw it from the same"
+            f"all {len(rows)} patches for training are of one {first}, but validation needs another. "
+            "Fix: add patches, or set labels.own.validation_within_patients: true."
         )
     label = pd.factorize(rows["label"])[0]
     stratum = _strata_of_groups(number, label, num_groups)
     for attempt in range(_ATTEMPTS):
-        # Where class by class fails, some patient holds the only patches of a class and others must make up for it.
+        # If splitting within classes fails, a patient may hold all patches of a class; split without classes.
         strata = stratum if attempt < _ATTEMPTS // 2 else np.zeros_like(stratum)
         chosen = _draw_groups(number, strata, validation_fraction, generator)[number]
         sides = [set(label[chosen]), set(label[~chosen])]
@@ -120,7 +112,7 @@ def draw_splits(
         lacking = sorted(rows["label"].iloc[np.flatnonzero(label == min(sides[0] ^ sides[1]))[:1]])
         raise InputError(
             f"class {lacking[0]!r} is in so few patients or slides that training and validation cannot both "
-            "have it; give more of it, or give the column split"
+            "have it. Fix: add patches of this class, or fill the column split."
         )
     split.loc[rows.index] = np.where(chosen, "validation", "train")
     return split
@@ -129,7 +121,7 @@ def draw_splits(
 def _groups(
     rows: pd.DataFrame, within_patients: bool, twins: pd.Series | None
 ) -> tuple[NDArray[np.int64], str]:
-    """The number of each row's group, by their first rows, and what the first group is called."""
+    """Group number of each row, in order of first rows, and the name of the first group."""
     kinds = {} if within_patients else {"patient": rows["patient_id"], "slide": rows["slide_id"]}
     if twins is not None:
         kinds["pixels"] = twins.loc[rows.index]
@@ -147,7 +139,7 @@ def _groups(
 
 
 def _strata_of_groups(number: np.ndarray, label: np.ndarray, num_groups: int) -> np.ndarray:
-    """The class of each group, -1 where it has several. Shape (groups,)."""
+    """Class of each group, -1 for several classes, shape (groups,)."""
     low, high = np.full(num_groups, len(label)), np.full(num_groups, -1)
     np.minimum.at(low, number, label)
     np.maximum.at(high, number, label)
@@ -157,7 +149,7 @@ def _strata_of_groups(number: np.ndarray, label: np.ndarray, num_groups: int) ->
 def _draw_groups(
     number: np.ndarray, stratum: np.ndarray, fraction: float, generator: np.random.Generator
 ) -> np.ndarray:
-    """Which groups go to validation. Shape (groups,), bool."""
+    """Mask of the validation groups, shape (groups,), bool."""
     size = np.bincount(number, minlength=len(stratum))
     order = generator.permutation(len(stratum))
     order = order[stable_order(stratum[order])]
@@ -174,7 +166,7 @@ def _draw_groups(
 
 
 def in_order_of_splits(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of training first, then validation, then test, each by `patch_id`; numbered anew.
+    """Rows of training, then validation, then test, each sorted by `patch_id`; index from 0.
 
     Args:
         table: `columns.PATCH_COLUMNS` with splits.
@@ -187,18 +179,15 @@ def in_order_of_splits(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Series:
-    """A rank in [0, 1) for every training patch; the patch is labeled where `label_rank < alpha`.
+    """Rank in [0, 1) of each training patch, NaN for other splits; a patch is labeled if `label_rank < alpha`.
 
-    So the labels of a small alpha are among those of a larger one. A stratum is a class, or a tenth of the range of
-    scores; in a stratum of n patches the i-th of a random order has rank (i + 0.5) / n, so that alpha labels alpha n of
-    them, rounded.
+    The labels of a smaller alpha are a subset of the labels of a larger one. A stratum is a class, or a tenth of the
+    range of scores. In a stratum of n patches, the i-th in random order has rank (i + 0.5) / n. So alpha labels
+    alpha · n patches, rounded.
 
     Args:
         table: `columns.PATCH_COLUMNS` with splits.
-        generator: decides the order; the order of the rows does not.
-
-    Returns:
-        Missing (NaN) for the rows of other splits.
+        generator: Random generator of the order; the order of the rows has no effect.
     """
     is_train = (table["split"] == "train").to_numpy()
     rows = table.loc[is_train, ["patch_id", "label", "score"]]
@@ -219,12 +208,10 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
 
 
 def drawn_by(table: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The table with the label ranks of a run's seed: another draw of the labels for each.
-
-    Those of seed 0 stand in the table as the index stage wrote it.
+    """The table with the label ranks of a run's seed; seed 0 uses the ranks of the index stage.
 
     Args:
-        table: `columns.PATCH_COLUMNS` with splits and ranks; all of it, or the ranks are of a part.
+        table: The complete table, `columns.PATCH_COLUMNS` with splits and ranks; a part would change the ranks.
     """
     if seed == 0:
         return table
@@ -232,14 +219,14 @@ def drawn_by(table: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
-    """The training patches whose label is used, numbered anew.
+    """Training patches with a used label; index from 0.
 
     Args:
         table: `columns.PATCH_COLUMNS` with splits and ranks.
-        alpha: fraction of the training labels, in (0, 1].
+        alpha: Fraction of the training labels, in (0, 1].
 
     Raises:
-        InputError: a class has no label left, or fewer than two patches have.
+        InputError: A class has no label, or fewer than two patches have one.
     """
     train = table[table["split"] == "train"]
     chosen = train[train["label_rank"] < alpha].reset_index(drop=True)
@@ -248,18 +235,18 @@ def labeled_rows(table: pd.DataFrame, alpha: float) -> pd.DataFrame:
     if len(lacking) and train["score"].isna().all():
         name, rank = lacking.index[0], float(lacking.iloc[0])
         raise InputError(
-            f"alpha {alpha:g} leaves class {name!r} without a label: of {(train['label'] == name).sum()} "
-            f"training patches none is chosen; raise alpha to {_just_above(rank):g}"
+            f"alpha {alpha:g} leaves class {name!r} without a label: it selects none of "
+            f"{(train['label'] == name).sum()} training patches. Fix: raise alpha to {_just_above(rank):g}."
         )
     if len(chosen) < 2:
         ranks = np.sort(train["label_rank"].to_numpy())
         advice = f"raise alpha to {_just_above(float(ranks[1])):g}" if len(ranks) > 1 else "add patches"
         raise InputError(
-            f"alpha {alpha:g} leaves {len(chosen)} of {len(train)} training patches with a label; {advice}"
+            f"alpha {alpha:g} leaves {len(chosen)} of {len(train)} training patches with a label. Fix: {advice}."
         )
     return chosen
 
 
 def _just_above(rank: float) -> float:
-    """The next larger number with three decimals: readable, and enough to label the patch of this rank."""
+    """Next larger number with three decimals, an alpha that labels the patch of this rank."""
     return float(np.floor(rank * 1000 + 1) / 1000)

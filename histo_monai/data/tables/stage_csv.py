@@ -1,4 +1,4 @@
-"""A csv that a stage wrote -> typed columns; what a hand, a full disk or a broken copy made of it is refused."""
+"""Strict reader of stages' csv files -> typed columns; refuses edited or incomplete files."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ def read_stage_csv(
     among: Mapping[str, Sequence[str]] | None = None,
     more: bool = False,
 ) -> pd.DataFrame:
-    """Read a table that a stage wrote; it may hold no row.
+    """Read a table that a stage wrote; it may have no row.
 
     Args:
-        types: its columns in their order, and what they hold: "str", an empty text where nothing stands; "float64",
-            NaN where nothing stands; "int64", "int32" or "bool", one in every row.
-        stage: that wrote it, for messages.
-        key: columns that together name a row.
-        among: column -> the texts that it may hold.
-        more: whether other columns follow, of any type; if not, there are none.
+        types: Columns in order -> type: "str", empty for no value; "float64", NaN for no value; "int64", "int32" or
+            "bool", with a value in every row.
+        stage: Name of the writing stage, for messages.
+        key: Columns that identify a row.
+        among: Column -> allowed texts.
+        more: Whether other columns of any type follow.
 
     Raises:
-        InputError: the file is missing, is no such table, was cut off, holds an infinite number, a text that is not
-            `among` those named, a key twice, or a `slide_id` that cannot be the name of a file. Names the file and,
-            where there is one, the row, which is the line in it (the header is row 1).
+        InputError: The file is missing, is no such table, is cut off, or has an infinite number, a text not in `among`,
+            a repeated key, or a `slide_id` that cannot name a file. Names the file and the row (the header is row 1).
     """
     again = f"run `dvc repro {stage}` again"
     table = _parse(path, stage_content(path, stage), types, more, again)
@@ -66,7 +65,7 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
     if known != list(types):
         missing = [column for column in types if column not in header]
         what = f"it has no column {missing[0]!r}" if missing else f"its columns are not {', '.join(types)}"
-        raise InputError(f"{path}: not the table that the stage writes ({what}); {again}")
+        raise InputError(f"{path}: not the table that the stage writes ({what}). Fix: {again}.")
     numbers = [column for column, kind in types.items() if kind == "float64"]
     options: dict[str, Any] = {
         "dtype": dict(types),
@@ -75,18 +74,18 @@ def _parse(path: Path, content: bytes, types: Mapping[str, str], more: bool, aga
         "na_values": {column: [""] for column in numbers},
     }
     try:
-        with warnings.catch_warnings(action="error"):  # every row longer than the header, an infinite integer
-            if more:  # types that are guessed are guessed from all rows
+        with warnings.catch_warnings(action="error"):  # Rows longer than the header, infinite integers.
+            if more:  # Pandas infers types of other columns from all rows.
                 return parse_csv(content, **options)
             with csv_pieces(content, _PIECE_ROWS, **options) as pieces:
                 return _joined(pieces, types, content.count(b"\n"))
     except (ValueError, OverflowError, Warning) as error:
         what = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: not the table that the stage writes ({what}); {again}") from None
+        raise InputError(f"{path}: not the table that the stage writes ({what}). Fix: {again}.") from None
 
 
 def _joined(pieces: Iterable[pd.DataFrame], types: Mapping[str, str], most_rows: int) -> pd.DataFrame:
-    """One table, its memory taken once: what a piece took is free for the next."""
+    """One table from pieces, allocated once; the memory of a piece is reused for the next."""
     columns = {name: np.empty(most_rows, object if kind == "str" else kind) for name, kind in types.items()}
     shared, num_rows = SharedTexts(), 0
     for piece in pieces:
@@ -101,11 +100,11 @@ def _joined(pieces: Iterable[pd.DataFrame], types: Mapping[str, str], most_rows:
 
 
 def refuse_rows(path: Path, wrong: pd.Series | NDArray[np.bool_], expected: str, again: str) -> None:
-    """Refuse a table of a stage where `wrong` holds for a row.
+    """Refuse a stage's table if a row is `wrong`.
 
     Raises:
-        InputError: it does; names the file, the first such row, what was `expected`, and how to make the table `again`.
+        InputError: Names the file, the first wrong row, `expected`, and the command in `again`.
     """
     if wrong.any():
         row = int(np.asarray(wrong).argmax()) + 2
-        raise InputError(f"{path}, row {row}: expected {expected}; {again}")
+        raise InputError(f"{path}, row {row}: expected {expected}. Fix: {again}.")

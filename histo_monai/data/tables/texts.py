@@ -1,8 +1,7 @@
-"""Columns of texts in order, made of few objects, and rows that come twice, at a cost a row that hardly grows with the
-number of rows.
+"""Fast sorting, sharing and duplicate detection for large columns of texts.
 
-Python's texts lie anywhere in memory: to compare or look up millions of them leaves the processor's caches each time.
-Sorted are their bytes side by side, compared are numbers made of them, and texts that are the same are one object.
+Python's texts are scattered in memory, so comparing millions of them misses the processor's caches. This module sorts
+contiguous bytes, compares hashes, and stores equal texts as one object.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 _PIECE_ROWS = 2**16
-"""Rows of a column that are looked at together: their texts fit a processor's cache."""
+"""Rows processed together: their texts fit a processor's cache."""
 
 
 def order_of(texts: pd.Series) -> NDArray[np.intp]:
-    """Positions that sort texts (without NUL at their ends) by code points, equal ones as they stand. Shape (n,)."""
+    """Positions that sort texts (without trailing NUL) stably by code points, shape (n,)."""
     side_by_side = _bytes_of(_objects(texts).tolist())
     if (side_by_side[1:] >= side_by_side[:-1]).all():
         return np.arange(len(texts))
@@ -28,21 +27,21 @@ def order_of(texts: pd.Series) -> NDArray[np.intp]:
 def _bytes_of(texts: list[str]) -> NDArray[np.bytes_]:
     try:
         return np.array(texts, np.bytes_)
-    except UnicodeEncodeError:  # UTF-8 sorts as the code points do; names of files may hold what is none
+    except UnicodeEncodeError:  # UTF-8 sorts like code points; file names may contain surrogates.
         return np.array([text.encode(errors="surrogatepass") for text in texts], np.bytes_)
 
 
 class SharedTexts:
-    """Makes texts that are the same one object, in columns of tables that come one after the other.
+    """Pool that stores equal texts of successive columns as one object.
 
-    A text of its own takes 60 to 100 bytes beside the 8 of a row, and its own place in memory.
+    A separate text needs 60 to 100 bytes in addition to the 8 bytes of a row.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def of(self, texts: pd.Series) -> pd.Series:
-        """The same column; a piece of it where more than half of the texts differ is left as it is."""
+        """The column with shared texts; pieces with more than half distinct texts are not changed."""
         values = _objects(texts)
         shared = np.empty(len(values), object)
         for start in range(0, len(values), _PIECE_ROWS):
@@ -57,14 +56,14 @@ class SharedTexts:
 
 
 def come_again(table: pd.DataFrame, columns: Sequence[str]) -> NDArray[np.bool_]:
-    """Which rows have the values of an earlier one in these columns, texts or whole numbers. Shape (n,)."""
+    """Mask of rows that repeat an earlier row in these columns of texts or whole numbers, shape (n,)."""
     numbers = pd.util.hash_pandas_object(table[list(columns)], index=False, categorize=False).to_numpy()
     numbers = np.sort(numbers)
-    if not (numbers[1:] == numbers[:-1]).any():  # what is alike has the same number
+    if not (numbers[1:] == numbers[:-1]).any():  # Equal rows have equal hashes.
         return np.zeros(len(table), np.bool_)
     return table.duplicated(list(columns)).to_numpy()
 
 
 def _objects(texts: pd.Series) -> NDArray[np.object_]:
-    """A column as Python's texts: to iterate over the column itself costs a hundred times as much."""
+    """Column as Python's texts; iterating over the column itself is a hundred times slower."""
     return texts.to_numpy(dtype=object)

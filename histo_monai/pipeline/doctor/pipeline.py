@@ -46,7 +46,7 @@ def weights_file(params: Params | None) -> Iterator[Finding]:
         digest = EncoderStart.of(params.encoder).checked_digest(Path(params.encoder.weights))
     except InputError as error:
         message, _, remedy = str(error).replace(". Fix: ", "; ").partition("; ")
-        yield Finding("FAIL", "encoder weights", message, remedy)
+        yield Finding("FAIL", "encoder weights", message, remedy.removesuffix("."))
         return
     yield Finding("PASS", "encoder weights", f"{params.encoder.weights}, SHA-256 {digest}")
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
@@ -37,6 +38,16 @@ _NESTED = ("teacher", "state_dict", "model_state_dict", "model")
 """Keys under which checkpoints store the tensors; the reader uses the first that exists."""
 _MOST_COPIES = 4
 """Largest ratio of the tensors' bytes to the file's bytes: several names may share one storage."""
+_NUMBER: Any = np.float64(0).__reduce__()[0]
+_PLAIN = (
+    *(
+        argparse.Namespace,
+        np.dtype,
+        *(type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i4", "i8", "u1", "?")),
+    ),
+    *(_NUMBER, (_NUMBER, "numpy.core.multiarray.scalar")),
+)
+"""Classes beside tensors that run no code: settings, and numbers of numpy under its new and its old module name."""
 _GLOBAL = re.compile(r"GLOBAL (\S+)")
 _SHOWN = 5
 
@@ -106,7 +117,7 @@ def _safetensors(path: Path) -> Tensors:
 def _pickled(path: Path) -> Tensors:
     _check_unpacked(path)
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings(action="ignore"):
+        with torch.serialization.safe_globals([*_PLAIN]), warnings.catch_warnings(action="ignore"):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except MemoryError:
         raise

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
+import math
 import re
 import reprlib
 import types
 import typing
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from histo_monai.utils.errors import InputError
@@ -69,8 +71,15 @@ def _with_keys(tree: object, where: str, hints: Mapping[str, Any], optional: lis
             raise ParamsError(f"{_join(where, key)}: unknown key{_advice(key, [*hints, *optional])}")
     for key, hint in hints.items():
         if key not in tree:
-            raise ParamsError(f"{_join(where, key)}: missing key; expected {_describe(hint)}")
+            line = f"{key}: null" if typing.get_origin(hint) in _UNIONS else f"{key}: ..."
+            raise ParamsError(
+                f"{_join(where, key)}: missing key; expected {_describe(hint)}. Fix: add `{line}`{_below(where)}"
+            )
     return tree
+
+
+def _below(where: str) -> str:
+    return f" below {where}" if where else ""
 
 
 def _beside(hint: Any) -> SectionsOf | None:
@@ -101,12 +110,30 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
         if value not in typing.get_args(hint):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
     else:
-        value = _scalar(hint, value, where, expected)
+        read = _plain_mapping if typing.get_origin(hint) is dict else partial(_scalar, hint)
+        value = read(value, where, expected)
     for rule in rules:
         if not _holds(rule, value):
             advice = _did_you_mean(value, rule.names()) if isinstance(rule, NamedIn) else ""
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}{advice}")
     return value
+
+
+def _plain_mapping(value: object, where: str, expected: str) -> dict[str, Any]:
+    """Names with numbers, text, true, false or null: arguments of a library, which checks them."""
+    if not isinstance(value, Mapping) or not all(
+        isinstance(key, str) and key.isidentifier() for key in value
+    ):
+        raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    plain: dict[str, Any] = {}
+    for key, inner in value.items():
+        is_finite = not isinstance(inner, float) or math.isfinite(inner)
+        if not isinstance(inner, int | float | str | None) or not is_finite:
+            raise ParamsError(
+                f"{where}.{key}: expected a finite number, text, true, false or null, got {_show(inner)}"
+            )
+        plain[key] = float(inner) if isinstance(inner, str) and _SCIENTIFIC.fullmatch(inner) else inner
+    return plain
 
 
 def _sections(rule: SectionsOf, tree: object, where: str) -> dict[str, Any]:
@@ -198,6 +225,8 @@ def _describe(hint: Any) -> str:
         return " or ".join(str(choice) for choice in typing.get_args(hint))
     if typing.get_origin(hint) is tuple:
         return f"entries: {_describe(typing.get_args(hint)[0])}"
+    if typing.get_origin(hint) is dict:
+        return "a section of names with numbers or text"
     names = {
         int: "an integer",
         float: "a number",

@@ -1,4 +1,4 @@
-"""One process at a time: an advisory lock on what is being written."""
+"""Advisory lock: one process at a time writes a folder."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from histo_monai.utils.storage.outputs import check_folder
 
 @contextmanager
 def claim(folder: Path, lock: Path, *, replaces: bool = True) -> Iterator[None]:
-    """Hold `folder` for this process until the block ends; checked before any work that ends in writing it.
+    """Lock `folder` for this process until the block ends.
 
-    The lock is a file with the number of the process that holds it. The kernel gives it back when that process ends,
-    however it ends, so a file that was left behind stops nobody.
+    The lock file holds the process number. The kernel releases the lock when the process ends, so a leftover file has
+    no effect.
 
     Args:
-        folder: What this process is going to write.
-        lock: The file; there while it is held.
-        replaces: The folder is going to be replaced as a whole; else files are written into it.
+        folder: Folder to write.
+        lock: Lock file; it exists while the lock is held.
+        replaces: Whether the whole folder is replaced; else files are written into it.
 
     Raises:
-        OutputError: Another process holds it (names it), or the folder is to be replaced and cannot be, see
-            `check_replaceable`.
+        OutputError: Another process holds the lock (names it), or `folder` cannot be replaced.
     """
     if replaces:
         check_replaceable(folder)

@@ -1,4 +1,4 @@
-"""What stands in the way of a file that is to be written, in one line."""
+"""One-line errors for files that cannot be written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from histo_monai.utils.errors import InputError
 
 
 class OutputError(InputError):
-    """Something must not, or cannot, be written where it should be: one line with what, where and the remedy."""
+    """A file or folder must not or cannot be written: one line with place, problem and remedy."""
 
 
 class DiskFullError(OutputError):
-    """The disk, or the quota, has no room for what is being written."""
+    """The disk or the quota is full."""
 
 
 _CUT_SHORT = re.compile(r"\d+ requested and \d+ written|unexpected pos \d+ vs \d+|failed writing")

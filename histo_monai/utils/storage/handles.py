@@ -11,10 +11,10 @@ from histo_monai.utils.errors import InputError
 
 
 class Handle(Protocol):
-    """What is open until it is closed."""
+    """Open resource with a `close` method."""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Release the resource."""
 
 
 Key = TypeVar("Key", bound=Hashable)

@@ -1,4 +1,4 @@
-"""Which names may become names of files: one rule for slides, whoever names them."""
+"""Rules for names that become file names."""
 
 from __future__ import annotations
 

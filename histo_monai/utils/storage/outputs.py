@@ -1,4 +1,4 @@
-"""Nothing of a user's is lost: before any work, what is to be written is compared with what is there and what is read.
+"""Protection of users' files: checks before any work that outputs replace no input and no foreign file.
 
 A command that writes where a user may have files leaves a record there: names and digests of what it wrote. Only what a
 record lists, byte for byte, is ever replaced.

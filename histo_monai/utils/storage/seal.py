@@ -11,7 +11,7 @@ from typing import Any
 from histo_monai.utils.storage.reading import open_regular
 
 RECORD_SEAL = "record_sha256"
-"""Key of the digest in the records of results; that of models has another."""
+"""Key of the digest in records of results; records of models have another key."""
 
 
 def sealed(content: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def sealed(content: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def opened(content: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-    """The content without its digest; None where it is not what was sealed."""
+    """The content without its digest; None if the digest does not match."""
     bare = dict(content)
     return bare if bare.pop(key, None) == _digest_of(bare) else None
 

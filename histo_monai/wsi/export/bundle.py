@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from histo_monai.models.card import CARD_SHAPE, model_facts
+from histo_monai.models.card import CARD_SHAPE, license_limits, model_facts
 from histo_monai.models.checkpoint import read_description
 from histo_monai.models.task_model import from_task_model
 from histo_monai.utils.errors import InputError
@@ -61,7 +61,9 @@ def _license(about: Mapping[str, Any]) -> str:
     started_from = about["encoder"]["weights"]
     if not started_from:
         return "The weights were trained from random weights; the authors state the license.\n"
-    return f"The initial weights have this license: {started_from['license'] or 'not stated'}\n"
+    limits = license_limits(started_from["license"])
+    explained = f" ({limits})" if limits else ""
+    return f"The initial weights have this license: {started_from['license'] or 'not stated'}{explained}\n"
 
 
 def _card(about: Mapping[str, Any], name: str) -> str:

@@ -8,21 +8,22 @@ from pathlib import Path
 import safetensors.torch
 
 from histo_monai.models.card import model_facts
-from histo_monai.models.encoder import ENCODERS
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.encoders.architectures import python_of_trunk
 from histo_monai.models.task_model import load_encoder
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder, check_outputs, whole_file
 
 
 def write_trunk(model: Path, path: Path) -> str:
-    """Write a backbone as safetensors; its header states name, mean, std, patch side, µm/px and model card.
+    """Write a backbone as safetensors; its header states architecture, normalization, patch side, µm/px and model card.
 
     Args:
         model: encoder.safetensors or model.safetensors.
         path: ends in .safetensors.
 
     Returns:
-        Four lines of Python that load it without this package.
+        Lines of Python that load it and compute features without this package.
 
     Raises:
         InputError: the model cannot be used.
@@ -39,7 +40,7 @@ def write_trunk(model: Path, path: Path) -> str:
             "Fix: export --onnx or --bundle"
         )
     state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}
-    told = {
+    header = {
         "name": encoder.name,
         "mean": json.dumps(about["encoder"]["mean"]),
         "std": json.dumps(about["encoder"]["std"]),
@@ -47,19 +48,35 @@ def write_trunk(model: Path, path: Path) -> str:
         "mpp": json.dumps(about.get("mpp") or about["mpps"]),
         "card": json.dumps(model_facts(about), ensure_ascii=False),
     }
+    if encoder.side_px is not None:
+        header |= {"side": str(encoder.side_px), "output": encoder.output}
+    if encoder.arguments:
+        header["arguments"] = json.dumps(encoder.arguments)
     with whole_file(path) as draft:
-        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **told}))
-    mean, std = about["encoder"]["mean"], about["encoder"]["std"]
-    size = "" if encoder.any_size else f", img_size={encoder.img_px}"
-    build = f'timm.create_model("{encoder.name}", num_classes=0{size})'
-    if encoder.name in ENCODERS:
-        build = f'torchvision.models.get_model("{encoder.name}"); network.fc = torch.nn.Identity()'
-    return "\n".join(
-        [
-            f"network = {build}",
-            f"network.load_state_dict(safetensors.torch.load_file({json.dumps(str(path))}))",
-            f"mean, std = (torch.tensor(x).view(3, 1, 1) for x in ({mean}, {std}))",
-            f"features = network.eval()((patches - mean) / std)  # RGB, 0..1, (n, 3, {about['patch_px']}, "
-            f"{about['patch_px']}) -> (n, {encoder.num_features})",
-        ]
+        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **header}))
+    return _python(encoder, path, about["patch_px"])
+
+
+def _python(encoder: Encoder, path: Path, patch_px: int) -> str:
+    """Python that loads the backbone and computes features of `patches`."""
+    about = encoder.about()
+    lines = [
+        python_of_trunk(encoder.name, encoder.arguments, encoder.side_px or encoder.img_px),
+        f"network.load_state_dict(safetensors.torch.load_file({json.dumps(str(path))}))",
+        f"mean, std = (torch.tensor(x).view(3, 1, 1) for x in ({about['mean']}, {about['std']}))",
+    ]
+    if encoder.side_px is not None:
+        size = f"({encoder.side_px}, {encoder.side_px})"
+        lines.append(
+            f'patches = torch.nn.functional.interpolate(patches, {size}, mode="bilinear", antialias=True)'
+        )
+    output, pooling = "features", []
+    if encoder.output != "vector":
+        output = "tokens"
+        patch_tokens = "tokens[:, network.num_prefix_tokens :]"
+        pooling = [f"features = torch.cat([tokens[:, 0], {patch_tokens}.mean(dim=1)], dim=1)"]
+    lines.append(
+        f"{output} = network.eval()((patches - mean) / std)  # RGB, 0..1, (n, 3, {patch_px}, {patch_px}) -> "
+        f"(n, {encoder.num_features})"
     )
+    return "\n".join([*lines, *pooling])

@@ -94,12 +94,12 @@ def test_camelyon16_needs_one_slide_of_a_kind_where_labels_choose_and_two_with_s
     write_state("camelyon16")
     params_with(corpora__camelyon16__num_normal=reserved)()
     for mode, needed in (
-        ("separate", "one to train and one to validate are"),
-        ("labeled", "one to train is"),
+        ("separate", "training and validation need one each"),
+        ("labeled", "training needs one"),
     ):
         params_with(labels__camelyon16__validation=mode)()
         assert (main(["index"]) == 0) == (mode in accepted)
-        assert mode in accepted or f"pretrained on; {needed} needed" in capfd.readouterr().err
+        assert mode in accepted or f"slides; {needed}" in capfd.readouterr().err
 
 
 def test_rows_marked_validation_are_counted_in_a_warning() -> None:

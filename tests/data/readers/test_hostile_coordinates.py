@@ -96,22 +96,22 @@ REFUSED: dict[str, tuple[Write, str]] = {
     "rows that were never written": (of_size(10), "never written"),
     "a chunk of 4 GiB for one row": (one_row_in_a_chunk_of_4_gib, "too much memory"),
     "a chunk of 32 bytes that unpacks from 4 MiB": (a_bomb_in_a_small_chunk, "too much memory"),
-    "an infinite level": (corners(CORNERS_XY, LEVEL_2 | {"patch_level": np.inf}), "do not tell the side"),
-    "level 1.5": (corners(CORNERS_XY, LEVEL_2 | {"patch_level": 1.5}), "do not tell the side"),
-    "an empty level": (corners(CORNERS_XY, LEVEL_2 | {"patch_level": h5py.Empty("i8")}), "do not tell the side"),
-    "no downsample": (corners(CORNERS_XY, LEVEL_2 | {"downsample": np.zeros(0)}), "do not tell the side"),
+    "an infinite level": (corners(CORNERS_XY, LEVEL_2 | {"patch_level": np.inf}), "no side of a patch"),
+    "level 1.5": (corners(CORNERS_XY, LEVEL_2 | {"patch_level": 1.5}), "no side of a patch"),
+    "an empty level": (corners(CORNERS_XY, LEVEL_2 | {"patch_level": h5py.Empty("i8")}), "no side of a patch"),
+    "no downsample": (corners(CORNERS_XY, LEVEL_2 | {"downsample": np.zeros(0)}), "no side of a patch"),
     "a million downsamples": (
         corners(CORNERS_XY, LEVEL_2 | {"downsample": np.ones(8000)}),
-        "do not tell the side",
+        "no side of a patch",
     ),
-    "an empty side": (corners(CORNERS_XY, {"patch_size": h5py.Empty("f4")}), "do not tell the side"),
-    "a complex side": (corners(CORNERS_XY, {"patch_size": 3 + 1j}), "do not tell the side"),
-    "a side of text": (corners(CORNERS_XY, {"patch_size": "2_5"}), "do not tell the side"),
-    "an infinite side": (corners(CORNERS_XY, {"patch_size_level0": np.inf}), "do not tell the side"),
-    "a negative side": (corners(CORNERS_XY, {"patch_size_level0": -64}), "do not tell the side"),
-    "two sides": (corners(CORNERS_XY, {"patch_size": [256, 128]}), "do not tell the side"),
-    "attributes whose names are no text": (names_that_are_no_text, "do not tell the side"),
-    "nan among corners": (corners(np.array([(1.0, 2), (np.nan, 3)])), "what is no number"),
+    "an empty side": (corners(CORNERS_XY, {"patch_size": h5py.Empty("f4")}), "no side of a patch"),
+    "a complex side": (corners(CORNERS_XY, {"patch_size": 3 + 1j}), "no side of a patch"),
+    "a side of text": (corners(CORNERS_XY, {"patch_size": "2_5"}), "no side of a patch"),
+    "an infinite side": (corners(CORNERS_XY, {"patch_size_level0": np.inf}), "no side of a patch"),
+    "a negative side": (corners(CORNERS_XY, {"patch_size_level0": -64}), "no side of a patch"),
+    "two sides": (corners(CORNERS_XY, {"patch_size": [256, 128]}), "no side of a patch"),
+    "attributes whose names are no text": (names_that_are_no_text, "no side of a patch"),
+    "nan among corners": (corners(np.array([(1.0, 2), (np.nan, 3)])), "NaN or infinity"),
 }  # fmt: skip
 
 
@@ -163,6 +163,6 @@ def test_empty_rows_without_end_take_no_memory(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a.h5")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        f"{tmp_path / 'a.h5'}: coords has {2**29} patches; a slide has at most {MOST_PATCHES}; write it again"
-    ]
+    (line,) = done.stdout.splitlines()
+    assert line.startswith(f"{tmp_path / 'a.h5'}: coords has {2**29} patches")
+    assert str(MOST_PATCHES) in line

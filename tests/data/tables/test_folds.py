@@ -53,7 +53,7 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
 
 
 def test_a_single_slide_of_a_label_cannot_be_held_out() -> None:
-    with pytest.raises(ValueError, match=r"1 training slide or patient is 'tumor'.*give two or more"):
+    with pytest.raises(ValueError, match=r"1 training slide or patient is 'tumor'"):
         assign_folds(_slides("tnnn"), 2, np.random.default_rng(0))
 
 
@@ -83,11 +83,11 @@ def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
 @pytest.mark.parametrize(
     ("labels", "positive", "classes", "why"),
     [
-        ("nnnntn", "tumor", ["tumor"], "training slides are not known to be 'tumor' in part"),
+        ("nnnntn", "tumor", ["tumor"], "labels of training slides do not include both 'tumor'"),
         ("    tn", "tumor", ["tumor"], r"\(0 of 4 have a label\)"),
-        ("tntntt", "tumor", ["tumor"], "test slides are not known"),
-        ("tntntn", "cancer", ["tumor"], "classes of patches are tumor, and no map of these shows 'cancer'"),
-        ("tntntn", "cancer", [], "training slides are not known to be 'cancer'"),
+        ("tntntt", "tumor", ["tumor"], "labels of test slides"),
+        ("tntntn", "cancer", ["tumor"], "classes of patches are tumor, without 'cancer'"),
+        ("tntntn", "cancer", [], "training slides do not include both 'cancer'"),
         ("tntntn", "tumor", ["tumor"], "^$"),
     ],
 )

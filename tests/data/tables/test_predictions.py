@@ -109,7 +109,7 @@ def test_patches_of_a_patient_else_of_a_slide_belong_together(
         (lambda t: t.assign(split=["test"] * 5 + ["tets"]), "row 7: expected split: one of train"),
         (lambda t: t.assign(label=["tumor", "", "y", "y", "y", "y"]), "row 3: expected a label or a score"),
         (lambda t: t.assign(label="stroma"), "no <model>_<class> of the labels stroma"),
-        (lambda t: t.assign(student_y="much"), "row 2: student_y is 'much'; expected a number"),
+        (lambda t: t.assign(student_y="much"), "row 2: student_y is 'much', not a number"),
         (lambda t: t.assign(student_y=1.5), "row 2: expected probabilities of student"),
         (lambda t: t.assign(score=[1, 2, 3, 4, 5, None]), "row 7: expected a score in every row"),
         (lambda t: t.drop(columns="student_y"), "no <model>_<class>"),
@@ -134,7 +134,7 @@ def test_a_missing_file_names_the_stage_that_writes_it(tmp_path: Path) -> None:
     ("edit", "message"),
     [
         (lambda t: t.iloc[[0, 2, 1, 3, 4, 5]], "row 3 has patch_id 'test-1' in one and 'test-2' in the other"),
-        (lambda t: t.iloc[:4], "6 and 4 patches; the first that only one of them has is 'test-4'"),
+        (lambda t: t.iloc[:4], "6 and 4 patches; .*only is 'test-4'"),
         (lambda t: t.assign(label=["tumor", "x_y", "y", "y", "x_y", "y"]), "row 5 has label 'tumor'"),
         (lambda t: t.assign(rater_a=[0.5, *[None] * 5]), "row 2 has rater_a nan in one and 0.5 in the other"),
         (lambda t: t.rename(columns=lambda name: name.replace("tumor", "tumour")).replace("tumor", "tumour"),

@@ -92,7 +92,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "curves without git": (("curves",), ()),
     "curves to a score of nan": (("curves", "--score", "nan"), ()),
     "a port of 99999": (("report", "--serve", "--port", "99999"), ("--port: 99999 is out of range",)),
-    "a negative port": (("report", "--serve", "--port", "-1"), ("--port is -1",)),
+    "a negative port": (("report", "--serve", "--port", "-1"), ("--port: -1",)),
     "an encoder to map with": (
         ("map", SLIDE, "--model", ENCODER, "--output", "new"),
         ("an encoder, not a fine-tuned model",),
@@ -106,10 +106,10 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a graph of another suffix": (("export", str(STUDENT), "--onnx", "new"), ("ends in .onnx",)),
     "a trunk of another suffix": (("export", str(STUDENT), "--trunk", "new.pt"), ("ends in .safetensors",)),
     "a bundle over the data": (("export", str(STUDENT), "--bundle", "data"), ("did not write it",)),
-    "a source that is not there": (("import", "gone.pt", "--output", "new"), ("gone.pt: no such file",)),
+    "a source that is not there": (("import", "gone.pt", "--output", "new"), ("gone.pt: not found",)),
     "a slide to import": (
         ("import", SLIDE, "--output", "new", "--like", str(STUDENT)),
-        ("a file of weights",),
+        ("no weight file",),
     ),
     "a folder of slides to import": (("import", str(OWN), "--output", "new"), ("no bundle",)),
     "tensors of another model": (

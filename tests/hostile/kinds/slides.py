@@ -265,7 +265,7 @@ RIGHT: dict[str, tuple[Callable[[], object], int | None, tuple[str, ...]]] = {
             replaced(OWN / "slides.csv", ",normal", ",,normal", 9)(),
             replaced(OWN / "slides.csv", ",tumor", ",,tumor", 9)(),
             replaced(OWN / "slides.csv", "P1,,normal", "P1,0.8,normal")(),
-        ), ACCEPTED, ("manifest=0.8 µm/px file=1",),
+        ), ACCEPTED, ("the manifest: 0.8 µm/px, the file: 1",),
     ),
     "16 bits": (
         lambda: write_slide(VICTIM, pixels=slide_pixels(1).astype(np.uint16) * 257), EITHER, NAMED,

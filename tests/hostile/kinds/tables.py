@@ -211,7 +211,7 @@ def cases() -> Iterator[Case]:
     ):
         yield Case(
             RESULTS, f"a state to resume from that is {name}", FINETUNE,
-            lambda content=content: write_text(garbage, content), ("cannot be read",), code=ACCEPTED, state="done",
+            lambda content=content: write_text(garbage, content), ("is not readable",), code=ACCEPTED, state="done",
             check=_nothing_ran,
         )  # fmt: skip
 

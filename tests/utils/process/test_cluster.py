@@ -228,7 +228,7 @@ def test_a_scheduler_that_does_not_answer_is_a_sentence(monkeypatch: pytest.Monk
         ):
             list(map_over_cluster(abs, [[1]], address))
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"pip install '\./histo_monai\[cluster\]'$"):
+    with pytest.raises(InputError, match=r"pip install '\./histo_monai\[cluster\]'\.$"):
         list(map_over_cluster(abs, [[1]], "tcp://127.0.0.1:9"))
 
 

@@ -197,8 +197,8 @@ def test_there_are_never_more_folds_than_slides_of_the_rarer_class(sizes: tuple[
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 0, 0, 1], "1 tumor and 3 normal slides"),
-        ([0, 0, 0, 0], "0 tumor and 4 normal slides"),
+        ([0, 0, 0, 1], "1 tumor and 3 normal"),
+        ([0, 0, 0, 0], "0 tumor and 4 normal"),
         ([0, 1, 2, 1], "Fix: give 0 .normal. and 1"),
         ([0, 1, 1], "give one label for each of 4 slides"),
     ],

@@ -306,6 +306,54 @@ def test_the_four_lines_load_the_trunk_without_this_package(
     assert (json.loads(about["mpp"]), about["patch_px"]) == (MPP, str(SIDE))
 
 
+TINY = {"depth": 2, "embed_dim": 48, "num_heads": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "arguments"),
+    [
+        ("rsp-resnet18", None, None),
+        ("resnet18", 96, None),
+        ("uni2-h", 56, TINY),
+        ("virchow2", 56, TINY | {"reg_tokens": 2}),
+        ("vit_tiny_patch16_224", 96, {"init_values": 1e-5}),
+    ],
+)
+def test_the_lines_of_a_published_encoder_give_its_features(
+    name: str, side: int | None, arguments: dict[str, Any] | None, patches: np.ndarray, tmp_path: Path
+) -> None:
+    import timm
+    import torchvision
+
+    encoder = build_encoder(name, SIDE, side_px=side, arguments=arguments)
+    about = encoder.description(architecture="trunk", head="linear", patch_px=SIDE, mpps=[1.0])
+    about |= {"kind": "encoder", "method": "pretrained", "source": "raw", "corpus": "own"}
+    state = {f"encoder.{key}": tensor for key, tensor in encoder.state_dict().items()}
+    save_model(tmp_path / "encoder.safetensors", state, about)
+    lines = write_trunk(tmp_path / "encoder.safetensors", tmp_path / "trunk.safetensors")
+    given = torch.from_numpy(patches)
+    known: dict[str, Any] = {
+        **{"torch": torch, "timm": timm, "torchvision": torchvision, "safetensors": safetensors},
+        "patches": given,
+    }
+    with torch.inference_mode():
+        exec(lines, known)
+        torch.testing.assert_close(known["features"], encoder.eval()(given), rtol=1e-5, atol=1e-5)
+    with safetensors.safe_open(tmp_path / "trunk.safetensors", "pt") as file:
+        header = file.metadata()
+    assert header["side"] == str(side or 256)
+    assert json.loads(header.get("arguments", "null")) == arguments
+    expected = "class and mean of patches" if name == "virchow2" else "vector"
+    assert header["output"] == expected
+
+
+def test_the_header_of_the_default_trunk_has_no_new_key(tmp_path: Path) -> None:
+    model = _save(tmp_path / "model.safetensors", ["a", "b"])
+    write_trunk(model, tmp_path / "trunk.safetensors")
+    with safetensors.safe_open(tmp_path / "trunk.safetensors", "pt") as file:
+        assert set(file.metadata()) == {"format", "name", "mean", "std", "patch_px", "mpp", "card"}
+
+
 @pytest.mark.parametrize("model", ["score"], indirect=True)
 def test_a_trunk_that_others_do_not_build_is_refused(model: Path, tmp_path: Path) -> None:
     with pytest.raises(

@@ -92,7 +92,7 @@ def test_a_grid_without_extent_is_refused(change: dict[str, object]) -> None:
 
 def test_a_grid_of_more_cells_than_memory_holds_is_refused_with_a_stride_that_would_do() -> None:
     with pytest.raises(
-        ValueError, match=r"stride_um 1e-06 makes 6\.2e\+20 cells of 25 x 25 mm; .* raise it to 2\.5"
+        ValueError, match=r"stride_um: 1e-06 makes 6\.2e\+20 cells of 25 x 25 mm.* raise it to 2\.5"
     ):
         Grid(1e-6, 0.25, (100_000, 100_000))
     Grid(2.6, 0.25, (100_000, 100_000))

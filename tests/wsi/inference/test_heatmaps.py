@@ -282,8 +282,8 @@ def test_only_what_was_made_from_something_else_is_mapped_again(
     assert [name for name, time in after.items() if before.get(name) == time and name.endswith("csv")] == [
         "slide.1.csv"
     ]
-    assert f"{jobs[0].path}: looked at again, the slide's content differs" in caplog.text
-    assert f"{jobs[2].path}: looked at again, the model differs" in caplog.text
+    assert f"{jobs[0].path} processed again: the slide's content differs" in caplog.text
+    assert f"{jobs[2].path} processed again: the model differs" in caplog.text
     assert "1.tif" not in caplog.text
     assert _run(jobs, tmp_path / "fresh") == again
 
@@ -380,9 +380,9 @@ CLASSES = ["normal", "tumor"]
         (
             lambda path: {"m": _save(path, 0, CLASSES)},
             ("cancer",),
-            r"the classes \['cancer'\], .* \['normal', 'tumor'\]",
+            r"the classes \['cancer'\] requested.* \['normal', 'tumor'\]",
         ),
-        (lambda path: {"m": _save(path, 0, CLASSES)}, (), "asked for a score, but"),
+        (lambda path: {"m": _save(path, 0, CLASSES)}, (), "a score requested, but"),
         (
             lambda path: {"m": _save(path, 0)},
             ("tumor",),

@@ -1,4 +1,4 @@
-"""Camelyon16: the official tree, read as published (Ehteshami Bejnordi et al. 2017)."""
+"""Camelyon16 in its published folder tree (Ehteshami Bejnordi et al. 2017)."""
 
 from __future__ import annotations
 
@@ -30,19 +30,16 @@ _SECTION = "labels.camelyon16"
 
 
 def pretraining_slides(root: Path, num_normal: int, num_tumor: int) -> pd.DataFrame:
-    """The first `num_normal` and `num_tumor` training slides by number; the paper takes 35 and 25.
+    """The first `num_normal` and `num_tumor` training slides by number, as `data.tables.columns.CORPUS_COLUMNS`.
 
-    The other training slides are kept for fine-tuning, and test slides are never among these. Names may be written in
-    upper or lower case; ids are lower case.
+    Srinidhi 2022 uses 35 and 25. The other training slides are for fine-tuning. File names may have upper or lower
+    case; ids are lower case.
 
     Args:
-        root: holds `training/normal/normal_001.tif` ... and `training/tumor/tumor_001.tif` ...
-
-    Returns:
-        See `data.tables.columns.CORPUS_COLUMNS`.
+        root: Contains `training/normal/normal_001.tif` ... and `training/tumor/tumor_001.tif` ...
 
     Raises:
-        InputError: a folder is missing, or holds fewer slides than asked for, or two files of one id.
+        InputError: A folder is missing or has too few slides, or two files have one id.
     """
     paths = _first_slides(root, NORMAL, num_normal) | _first_slides(root, TUMOR, num_tumor)
     return corpus_table([{"slide_id": slide_id, "path": path} for slide_id, path in paths.items()])
@@ -54,8 +51,8 @@ def _first_slides(root: Path, kind: str, wanted: int) -> dict[str, Path]:
     slides = slides_by_id(folder, kind)
     if len(slides) < wanted:
         raise InputError(
-            f"{folder}: {len(slides)} slides named {kind}_<number>.tif, "
-            f"but corpora.camelyon16.num_{kind} asks for {wanted}"
+            f"{folder}: {len(slides)} slides named {kind}_<number>.tif, but corpora.camelyon16.num_{kind} asks for "
+            f"{wanted}. Fix: add slides or lower the setting."
         )
     return dict(list(slides.items())[:wanted])
 
@@ -76,35 +73,32 @@ def labeled_patches(
     skip_bad_slides: bool,
     processes: int,
 ) -> LabeledDataset:
-    """Patches with and without tumor, drawn from the slides that are not pretrained on.
+    """Patches with and without tumor, sampled from slides that pretraining does not use.
 
-    A tumor patch has at least `min_tumor_fraction` of its field inside the outlines and outside their holes; a normal
-    patch has no tumor at all, and lies on a normal slide, or on a tumor slide outside the outlines or in a hole. The
-    field lies inside the slide, its center is tissue, and at least `min_tissue_fraction` of it. Training slides are
-    split into train and validation slide by slide, normal and tumor slides apart, so that both are on both sides; or
-    all are train. Each slide counts as a patient of its own: the release has no patient ids. Slides of `KNOWN_DIRT` are
-    left out.
+    A tumor patch has at least `min_tumor_fraction` of its field inside outlines and outside holes. A normal patch has
+    no tumor. The field lies inside the slide, its center is tissue, and so is at least `min_tissue_fraction` of it.
+    Train and validation are split by slide, within normal and within tumor slides. Each slide counts as one patient,
+    because the release has no patient ids. Slides of `KNOWN_DIRT` give no patch.
 
     Args:
-        root: holds `training/normal`, `training/tumor`, `training/lesion_annotations` (or its zip), and, where test
-            patches are wanted, `testing/images`, `testing/reference.csv` and `testing/lesion_annotations` (or its zip).
-        num_reserved_normal: the first normal slides, which `pretraining_slides` takes.
-        num_reserved_tumor: the first tumor slides, likewise.
-        mpp: its resolution, µm/px.
-        min_tumor_fraction: see above, 0..1.
-        wanted: how many of "tumor" and "normal" for "train", "test", and "validation" if slides are drawn for it.
-        tissue_mpp: resolution of the tissue mask, µm/px.
-        min_tissue_fraction: see above, 0..1.
-        validation_fraction: of the training slides; None: validation gets no slide.
-        seed: of the split and of the centers.
-        skip_bad_slides: go on without slides that cannot be used, or that lack their annotation or their row in
-            reference.csv; each is named in the warnings.
-        processes: slides surveyed at the same time.
+        root: Contains `training/normal`, `training/tumor`, `training/lesion_annotations` (or its zip), and for test
+            patches `testing/images`, `testing/reference.csv` and `testing/lesion_annotations` (or its zip).
+        num_reserved_normal: Number of first normal slides, reserved for pretraining.
+        num_reserved_tumor: Number of first tumor slides, reserved for pretraining.
+        mpp: Resolution of a patch, µm/px.
+        min_tumor_fraction: Fraction in 0..1.
+        wanted: Number of "tumor" and "normal" patches in "train", "test", and "validation" if it has slides.
+        tissue_mpp: Resolution of the tissue mask, µm/px.
+        min_tissue_fraction: Fraction in 0..1.
+        validation_fraction: Fraction of the training slides; None: no validation slide.
+        seed: Seed of the split and of the centers.
+        skip_bad_slides: Whether to skip unusable slides, also without annotation or row in reference.csv; the warnings
+            name each.
+        processes: Slides surveyed at the same time.
 
     Raises:
-        InputError: a folder or file is missing, slides and annotations do not pair up, or slides cannot be used, and
-            `skip_bad_slides` is not set; too few slides are left to split; there is no room for as many patches as
-            asked for.
+        InputError: A folder or file is missing; slides and annotations do not match or slides are unusable, without
+            `skip_bad_slides`; too few slides are left to split; or the slides have too few places for patches.
     """
     first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
@@ -136,16 +130,14 @@ def whole_slides(
     seed: int,
     skip_bad_slides: bool,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The slides to diagnose: training slides that are not pretrained on, split as for the patches, and test slides.
+    """Slides to diagnose, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, and one-line data warnings.
 
-    test_114 is among them (its label is known), though not `exhaustive`: its lesions do not count, and it may lack its
-    annotation.
-
-    Returns:
-        `data.tables.columns.WHOLE_SLIDE_COLUMNS`, and what a reader of the results must know, one line each.
+    They are the training slides that pretraining does not use, split as for patches, and the test slides. test_114 has
+    a label but is not `exhaustive`: its lesions do not count, and its annotation may be missing.
 
     Raises:
-        InputError: see `labeled_patches`.
+        InputError: A folder or file is missing; slides and annotations do not match, without `skip_bad_slides`; or too
+            few slides are left to split.
     """
     first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
@@ -176,9 +168,9 @@ def whole_slides(
 
 @dataclass
 class _Findings:
-    """What was found on the way, one line each: `notes` to report, `problems` that stop the run or are left out.
+    """Findings of reading, one line each: `notes` for the report, and `problems` of slides.
 
-    `keep` names slides of `KNOWN_DIRT` that are taken all the same.
+    `keep` names slides of `KNOWN_DIRT` to include.
     """
 
     keep: tuple[str, ...] = ()
@@ -187,7 +179,7 @@ class _Findings:
 
 
 def _training_slides(root: Path, reserved: set[str], findings: _Findings) -> list[AnnotatedSlide]:
-    """Training slides that are not reserved, still without a split."""
+    """Training slides not reserved for pretraining, not split yet."""
     part = root / "training"
     paths = {kind: slides_by_id(part / kind, kind) for kind in (NORMAL, TUMOR)}
     labels = {slide_id: kind for kind, some in paths.items() for slide_id in some}
@@ -201,8 +193,8 @@ def _test_slides(root: Path, findings: _Findings) -> list[AnnotatedSlide]:
     labels = {slide_id: one.label for slide_id, one in references.items()}
     if not paths:
         raise InputError(
-            f"{images}: no slide named test_<number>.tif; put the test slides there, "
-            f"or set {_SECTION}.test.num_tumor and num_normal to 0"
+            f"{images}: no slide named test_<number>.tif. Fix: put the test slides there, "
+            f"or set {_SECTION}.test.num_tumor and num_normal to 0."
         )
     for slide_id in sorted(paths.keys() - labels.keys() - KNOWN_DIRT.keys()):
         findings.problems.append(f"{paths[slide_id]}: {reference} has no row for it")
@@ -219,7 +211,7 @@ def _pair(
     reserved: set[str],
     findings: _Findings,
 ) -> list[AnnotatedSlide]:
-    """Slides that have a label, each with its annotation where it has tumor."""
+    """Labeled slides with their annotations."""
     outlined = annotations_by_id(part)
     for slide_id, xml in outlined.items():
         if slide_id not in paths and slide_id not in KNOWN_DIRT:
@@ -242,17 +234,19 @@ def _pair(
 def _split(
     root: Path, slides: Sequence[AnnotatedSlide], validation_fraction: float | None, seed: int
 ) -> list[AnnotatedSlide]:
-    """Train and validation, drawn for normal and for tumor slides apart; all train without a `validation_fraction`."""
+    """Slides split into train and validation within each kind; all train without a `validation_fraction`."""
     least, needed = (
-        (1, "one to train is") if validation_fraction is None else (2, "one to train and one to validate are")
+        (1, "training needs one")
+        if validation_fraction is None
+        else (2, "training and validation need one each")
     )
     split_by_id: dict[str, str] = {}
     for kind in (NORMAL, TUMOR):
         ids = [s.slide_id for s in slides if (s.annotation is None) == (kind == NORMAL)]
         if len(ids) < least:
             raise InputError(
-                f"{root / 'training' / kind}: {len(ids)} slides are left for labeled patches after those that are "
-                f"pretrained on; {needed} needed: add slides, or lower corpora.camelyon16.num_{kind}"
+                f"{root / 'training' / kind}: {len(ids)} slides remain for labeled patches beside the pretraining "
+                f"slides; {needed}. Fix: add slides, or lower corpora.camelyon16.num_{kind}."
             )
         if validation_fraction is None:
             split_by_id |= dict.fromkeys(ids, "train")

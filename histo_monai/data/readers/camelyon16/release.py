@@ -1,4 +1,4 @@
-"""Files of the official tree of Camelyon16: slides and annotations by id, what they say, and what is known of them."""
+"""Files of the Camelyon16 release: slides and annotations by id, their content, and known errors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KNOWN_DIRT = {
     "test_049": "it is a duplicate; the release removed it",
     "test_114": "its lesions are not all outlined",
 }
-"""Slides that give no labeled patches, and why."""
+"""Slides without labeled patches -> the reason."""
 
 NOT_EXHAUSTIVE = ("test_114",)
-"""Of these, those that have a label all the same: they are diagnosed, and their lesions are not counted."""
+"""Slides of `KNOWN_DIRT` with a label: they are diagnosed, but their lesions are not counted."""
 
 ANNOTATIONS = "lesion_annotations"
 _NO_GROUPS = (NO_GROUP, "")
@@ -35,13 +35,12 @@ _REFERENCE_ID = re.compile(r"test_([0-9]{1,9})(\.tif)?", re.IGNORECASE)
 
 
 def read_lesions(path: Path) -> Lesions:
-    """The outlines of an annotation file, sorted into tumor and holes by their group.
+    """Outlines of an annotation file, sorted by group into tumor and holes.
 
-    What is in no group is neither (loaders of the release count with such outlines): no tumor, and no normal patch
-    touches it.
+    Outlines without a group are unclear: they give no tumor patch, and no normal patch touches them.
 
     Raises:
-        InputError: see `slides.annotations.read_asap_xml`; or a group is none of Camelyon16's, or there is no tumor.
+        InputError: The file is no ASAP XML, a group is unknown, or the file has no tumor.
     """
     left_out: list[LeftOut] = []
     outlines = parse_asap_xml(read_annotation(path), path, left_out.append).outlines
@@ -49,15 +48,15 @@ def read_lesions(path: Path) -> Lesions:
     for one in outlines:
         if not any(one.group in groups for groups in known):
             raise InputError(
-                f"{path}, annotation {short(one.name)}: group {short(one.group)} is unknown; "
-                f"tumor is {', '.join(TUMOR_GROUPS)}, a hole in it {', '.join(HOLE_GROUPS)}"
+                f"{path}, annotation {short(one.name)}: group {short(one.group)} is unknown. "
+                f"Fix: use {', '.join(TUMOR_GROUPS)} for tumor, {', '.join(HOLE_GROUPS)} for a hole in it."
             )
     tumors, holes, unclear = ([one for one in outlines if one.group in groups] for groups in known)
     if not tumors:
         for some in left_out:
             log_left_out(some)
         what = "holes only" if holes else "no tumor"
-        raise InputError(f"{path}: outlines {what}; expected a tumor, in group {', '.join(TUMOR_GROUPS)}")
+        raise InputError(f"{path}: outlines {what}. Fix: outline a tumor in group {', '.join(TUMOR_GROUPS)}.")
     if unclear:
         left_out.append(LeftOut(path, "outline", "in no group", tuple(one.name for one in unclear)))
     return Lesions(tumors, holes, unclear, tuple(left_out))
@@ -65,11 +64,11 @@ def read_lesions(path: Path) -> Lesions:
 
 @dataclass(frozen=True)
 class Reference:
-    """What testing/reference.csv says of a test slide.
+    """Row of testing/reference.csv for a test slide.
 
     Attributes:
-        label: tumor or normal.
-        size: of the largest metastasis, in lower case ("macro", "micro", "itc"); empty where none is stated.
+        label: "tumor" or "normal".
+        size: Size of the largest metastasis, in lower case ("macro", "micro", "itc"); empty if not stated.
     """
 
     label: str
@@ -77,12 +76,12 @@ class Reference:
 
 
 def read_reference(path: Path) -> dict[str, Reference]:
-    """What testing/reference.csv says of each test slide: {"test_001": Reference("tumor", "macro"), ...}.
+    """Content of testing/reference.csv by test slide: {"test_001": Reference("tumor", "macro"), ...}.
 
-    Two columns or four, with or without a header, names in upper or lower case, with or without `.tif`.
+    The csv has two or four columns, with or without a header. Names have upper or lower case, with or without `.tif`.
 
     Raises:
-        InputError: the file is missing, a row is not what it should be, or a slide comes twice; names file and row.
+        InputError: The file is missing, a row has another format, or two rows name one slide; names file and row.
     """
     text = read_bytes(path).decode("utf-8-sig", errors="replace")
     references: dict[str, Reference] = {}
@@ -98,16 +97,18 @@ def read_reference(path: Path) -> dict[str, Reference]:
         label = cells[1].lower() if len(cells) in (2, 4) else ""
         if name is None or label not in (TUMOR, NORMAL) or not all(map(is_plain, cells)):
             raise InputError(
-                f"{path}, row {number}: {short(','.join(row))}; expected two or four columns, "
-                "as in test_001,Tumor,IDC,Macro or test_003,Normal"
+                f"{path}, row {number}: {short(','.join(row))} is not a row of two or four columns. "
+                "Fix: write it like test_001,Tumor,IDC,Macro or test_003,Normal."
             )
         slide_id = f"test_{int(name[1]):03d}"
         if slide_id in references:
-            raise InputError(f"{path}, row {number}: {slide_id} stands in an earlier row already; keep one")
+            raise InputError(
+                f"{path}, row {number}: {slide_id} is in an earlier row. Fix: remove one of the rows."
+            )
         size = cells[3].lower() if len(cells) == 4 else ""
         references[slide_id] = Reference(label, "" if size == "none" else size)
     if not references:
-        raise InputError(f"{path}: no row with a test slide; expected rows like test_001,Tumor,IDC,Macro")
+        raise InputError(f"{path}: no row with a test slide. Fix: write rows like test_001,Tumor,IDC,Macro.")
     return references
 
 
@@ -117,7 +118,7 @@ def slides_by_id(folder: Path, kind: str) -> dict[str, Path]:
 
 
 def annotations_by_id(part: Path) -> dict[str, Path]:
-    """Annotation files of the training or the testing part, from the folder or its zip."""
+    """Annotation files of `training` or `testing` by slide id, from the folder or its zip."""
     if not has_tree(part, ANNOTATIONS):
         return {}
     tree = find_tree(part, ANNOTATIONS)
@@ -140,7 +141,7 @@ def _by_id(paths: Iterable[Path], kinds: Sequence[str], suffix: str) -> dict[str
         if key in files:
             what = "slide" if suffix == "tif" else "annotation"
             raise InputError(
-                f"{path}: a second file for {what} {key[0]}_{key[1]:03d}, beside {files[key].name}; keep one"
+                f"{path}: a second file for {what} {key[0]}_{key[1]:03d}, beside {files[key].name}. Fix: remove one."
             )
         files[key] = path
     return {f"{kind}_{number:03d}": files[kind, number] for kind, number in sorted(files)}

@@ -1,4 +1,4 @@
-"""Kather's tissue classes as a part: patches alone."""
+"""Kather's tissue classes as a dataset plug-in: patches without slides."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KatherLabels(LabelSettings):
-    """Kather: which of the two published training folders."""
+    """Kather labels: one of the two published training folders."""
 
     folder: Literal["NCT-CRC-HE-100K", "NCT-CRC-HE-100K-NONORM"]
 
 
 class Kather(Dataset):
-    """See `reader`: no slides, so no corpus and no maps."""
+    """The Kather plug-in; without slides it has no corpus and no maps."""
 
     LabelSettings: ClassVar = KatherLabels
     phantom: ClassVar = "histo_monai.data.simulated.cohorts.kather:COHORT"
 
     def labeled_patches(self, reading: Reading) -> LabeledDataset:
-        """See `reader.labeled_patches`."""
+        """Patches of the training folder and of the test folder."""
         from histo_monai.data.readers.kather import reader
 
         return reader.labeled_patches(reading.root, folder=reading.labels.folder)

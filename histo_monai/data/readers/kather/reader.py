@@ -1,4 +1,4 @@
-"""Kather's nine classes of colorectal tissue: the official tree, read as published (Kather et al. 2019, NCT-CRC-HE)."""
+"""Kather's nine classes of colorectal tissue in their published folder tree (Kather et al. 2019, NCT-CRC-HE)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TEST = "CRC-VAL-HE-7K"
 
 
 def labeled_patches(root: Path, *, folder: str) -> LabeledDataset:
-    """The patches of a training folder, still to be split, and those of the test folder.
+    """Patches of a training folder, not split yet, and patches of the test folder.
 
     Args:
-        root: holds the two folders, or their published zips.
-        folder: of the training patches: NCT-CRC-HE-100K or NCT-CRC-HE-100K-NONORM.
+        root: Contains the two folders, or their published zips.
+        folder: Training folder: NCT-CRC-HE-100K or NCT-CRC-HE-100K-NONORM.
 
     Raises:
-        InputError: a folder is missing, one of its nine classes is missing or empty, or another folder is among them.
+        InputError: A folder is missing, one of its nine classes is missing or empty, or it has another folder.
     """
     parts = [_classes(find_tree(root, folder), ""), _classes(find_tree(root, TEST), "test")]
     table = pd.concat(parts, ignore_index=True).assign(mpp=PATCH_MPP, side_px=PATCH_PX)
     about = (
-        f"{folder} has no patient ids: patches of one patient can be trained on and validated on, so figures of "
-        "validation and of cross-validation may be too good; test patients are others"
+        f"{folder} has no patient ids: training and validation can contain patches of one patient, so validation and "
+        "cross-validation metrics may be too good; the test patients are different"
     )
     return LabeledDataset(labeled_table(table), about_patients=about)
 
@@ -37,16 +37,18 @@ def labeled_patches(root: Path, *, folder: str) -> LabeledDataset:
 def _classes(tree: Path, split: str) -> pd.DataFrame:
     unknown = [name for name in list_folders(tree) if name not in CLASSES]
     if unknown:
-        raise InputError(f"{tree / unknown[0]}: no class of this name; expected {', '.join(CLASSES)}")
+        raise InputError(f"{tree / unknown[0]}: no class of this name. Fix: use {', '.join(CLASSES)}.")
     names = list_images(tree)
     parts = [PurePosixPath(name).parts for name in names]
     for name, part in zip(names, parts, strict=True):
         if len(part) != 2:
-            raise InputError(f"{tree / name}: lies in no class folder; expected {tree}/<class>/<image>")
+            raise InputError(
+                f"{tree / name}: lies in no class folder. Fix: move it to {tree}/<class>/<image>."
+            )
     labels = [part[0] for part in parts]
     missing = [name for name in CLASSES if name not in set(labels)]
     if missing:
-        raise InputError(f"{tree / missing[0]}: no image of this class; copy or download it again")
+        raise InputError(f"{tree / missing[0]}: no image of this class. Fix: copy or download it again.")
     return pd.DataFrame(
         {
             "patch_id": [f"{tree.stem}/{name}" for name in names],

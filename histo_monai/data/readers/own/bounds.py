@@ -1,4 +1,4 @@
-"""Squares of slides, as a table of somebody else names them: each must lie inside its slide."""
+"""Bounds check of squares listed in a user's table: each must lie inside its slide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 
 _ROUNDING_PX = 0.5
-"""Centers are often whole numbers, so that a square of odd side at the edge is off by half a pixel."""
+"""Centers are often whole numbers, so a square of odd side at the edge is off by half a pixel."""
 
 
 def squares_on_canvas(path: Path, table: pd.DataFrame, slides: pd.DataFrame, processes: int) -> pd.DataFrame:
@@ -23,14 +23,13 @@ def squares_on_canvas(path: Path, table: pd.DataFrame, slides: pd.DataFrame, pro
     Opens every slide with a patch. Refuses a patch outside of its slide, and a patch finer than its slide.
 
     Args:
-        path: the csv with the patches, for messages.
-        table: its rows in order; `slide_id`, `y`, `x`, `origin`, `side_px`, `mpp`; ignores rows without a
-            slide_id.
-        slides: `slide_id`, `path`, `mpp` (missing if the file states it).
-        processes: slides opened at the same time.
+        path: The csv of patches, for messages.
+        table: Columns `slide_id`, `y`, `x`, `origin`, `side_px`, `mpp`; rows without a slide_id are ignored.
+        slides: Columns `slide_id`, `path`, `mpp` (missing if the file states it).
+        processes: Slides opened at the same time.
 
     Raises:
-        InputError: a slide cannot be opened, or a patch cannot be read; names file and row.
+        InputError: A slide cannot be opened, or a patch cannot be read; names file and row.
     """
     slides = slides[slides["slide_id"].isin(table["slide_id"].unique())]
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["mpp"]]
@@ -60,7 +59,7 @@ def squares_on_canvas(path: Path, table: pd.DataFrame, slides: pd.DataFrame, pro
 
 
 def _refuse_outside(path: Path, table: pd.DataFrame, on: pd.DataFrame) -> None:
-    """`on` holds height, width and resolution of the slide of each row; all missing where there is none."""
+    """Refuse patches outside their slide; `on` has size and resolution of each row's slide, or missing values."""
     half = table["side_px"] * table["mpp"] / on["mpp"] / 2 - _ROUNDING_PX
     outside = pd.Series(False, index=table.index)
     for center, size in (("y", "h"), ("x", "w")):

@@ -1,4 +1,4 @@
-"""Your own slides, patches and outlines as a part."""
+"""The user's slides, patches and outlines as a dataset plug-in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegionLabels:
-    """Patches from outlined regions: µm/px, least part of a patch inside its region, and how many of one region.
+    """Patches from outlined regions: µm/px, least fraction of a patch inside its region, and number per region.
 
     Classes in `ignored_classes` give no patch. If regions of two classes overlap, `overlaps` decides: refuse them, or
     cut the inner region out of the outer one.
@@ -34,10 +34,11 @@ class RegionLabels:
 
 @dataclass(frozen=True)
 class OwnLabels(LabelSettings):
-    """Your own: may separate validation have patients of training, where there is but one; patches from outlines.
+    """Labels of the user's data.
 
-    `unlabeled` more come from the tissue of slides without a validation or test patch, wherever it is; None takes what
-    there is room for, as far as the labeled patches tell at which resolution.
+    `validation_within_patients` allows separate validation to have training patients, for data of one patient.
+    `unlabeled` patches come from tissue of slides without a validation or test patch. None takes as many as fit, if the
+    labeled patches state a resolution.
     """
 
     validation_within_patients: bool
@@ -47,7 +48,7 @@ class OwnLabels(LabelSettings):
 
 @dataclass(frozen=True)
 class OwnMaps:
-    """As `data.readers.settings.MapSettings`: side of a cell, µm, and the class whose probability is mapped."""
+    """Heat-map settings: side of a cell, µm, and the class whose probability is mapped."""
 
     stride_um: Positive | None
     positive_class: str | None
@@ -61,17 +62,17 @@ class Own(Dataset):
     MapSettings: ClassVar = OwnMaps
 
     def missing_slides(self, root: Path) -> Path | None:
-        """slides.csv, where it is not there."""
+        """Path of slides.csv, if the file is missing."""
         return None if os.path.lexists(root / "slides.csv") else root / "slides.csv"
 
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
-        """See `reader.pretraining_slides`."""
+        """Slides of slides.csv outside the test split."""
         from histo_monai.data.readers.own import reader
 
         return reader.pretraining_slides(root)
 
     def labeled_patches(self, reading: Reading) -> LabeledDataset:
-        """See `reader.labeled_patches`."""
+        """Patches of patches.csv and of outlined regions."""
         from histo_monai.data.readers.own import reader
 
         regions: RegionLabels = reading.labels.regions
@@ -87,17 +88,17 @@ class Own(Dataset):
         )
 
     def missing_labels(self, root: Path) -> Path | None:
-        """patches.csv, where there is neither that nor a file of annotations."""
+        """Path of patches.csv, if it and annotations are missing."""
         from histo_monai.data.readers.own import reader
 
         return None if reader.is_labeled(root) else root / "patches.csv"
 
     def num_unlabeled(self, labels: OwnLabels) -> int | None:
-        """See `OwnLabels`."""
+        """Number of unlabeled patches; None: as many as fit."""
         return labels.unlabeled
 
     def whole_slides(self, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
-        """See `reader.whole_slides`; none where there is no slides.csv."""
+        """All slides of slides.csv; empty without this file."""
         from histo_monai.data.readers.own import reader
         from histo_monai.data.tables.columns import whole_slide_table
 
@@ -106,22 +107,22 @@ class Own(Dataset):
         return reader.whole_slides(reading.root)
 
     def is_lesion(self, label: str, positive: str) -> bool:
-        """Outlines of other classes are not; those without a class are."""
+        """Whether an outline has the positive class or no class."""
         return label.casefold() in ("", positive.casefold())
 
     def check_files(self, root: Path, processes: int) -> None:
-        """See `slides.check_sha256`; images alone need no slides.csv."""
+        """Compare slides with the sha256 in slides.csv, if this file exists."""
         from histo_monai.data.readers.own import slides
 
         if (root / "slides.csv").exists():
             slides.check_sha256(root, processes)
 
     def validation_within_patients(self, labels: Any) -> bool:
-        """See `OwnLabels`."""
+        """Whether separate validation may contain patients of the training patches."""
         return bool(labels.validation_within_patients)
 
     def least_outline_um(self, labels: Any, patch_px: int) -> dict[str, float]:
-        """A patch of `labels.own.regions`."""
+        """Side of a region patch, µm."""
         return {"that labels.own.regions.mpp asks of a patch": patch_px * labels.regions.mpp}
 
 

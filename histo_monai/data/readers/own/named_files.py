@@ -17,7 +17,7 @@ def list_files(folder: Path, suffixes: Sequence[str]) -> tuple[list[Path], list[
     Ignores hidden files. A missing folder gives two empty results.
 
     Raises:
-        InputError: the path is no folder, or cannot be read.
+        InputError: The path is no folder, or cannot be read.
     """
     if not os.path.lexists(folder):
         return [], []
@@ -25,8 +25,8 @@ def list_files(folder: Path, suffixes: Sequence[str]) -> tuple[list[Path], list[
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError as error:
         raise InputError(
-            f"{folder}: cannot be read as a folder ({error.strerror}); expected a folder with a file "
-            f"<slide_id>{suffixes[0]} for each slide"
+            f"{folder}: cannot be read as a folder ({error.strerror}). "
+            f"Fix: make a folder with a file <slide_id>{suffixes[0]} for each slide."
         ) from None
     paths = [folder / name for name in names if Path(name).suffix.lower() in suffixes]
     others = tuple(name for name in names if Path(name).suffix.lower() not in suffixes)
@@ -47,7 +47,7 @@ def by_slide(
         endings: Texts allowed between slide_id and suffix.
 
     Raises:
-        InputError: a file belongs to no slide, or two files belong to one slide.
+        InputError: A file belongs to no slide, or two files belong to one slide.
     """
     exact, composed = set(slide_ids), {_composed(slide_id): slide_id for slide_id in slide_ids}
     files: dict[str, Path] = {}
@@ -57,11 +57,11 @@ def by_slide(
         slide_id = next((match for match in matches if match is not None), None)
         if slide_id is None:
             raise InputError(
-                f"{path}: slides.csv has no slide_id {path.stem!r}; name the file as its slide, or take it away"
+                f"{path}: slides.csv has no slide_id {path.stem!r}. Fix: name the file as its slide or remove it."
             )
         if slide_id in files:
             raise InputError(
-                f"{path}: a second file for slide {slide_id!r}, beside {files[slide_id].name}; keep one"
+                f"{path}: a second file for slide {slide_id!r}, beside {files[slide_id].name}. Fix: remove one."
             )
         files[slide_id] = path
     return files

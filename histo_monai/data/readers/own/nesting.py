@@ -1,4 +1,4 @@
-"""Regions of one class inside regions of another: the inner one is cut out of the outer one."""
+"""Removal of inner regions of one class from outer regions of another class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAIRS = 64
 
 
 def without_inner(regions: Sequence[Region]) -> list[Region]:
-    """Each region without the inner regions of other labels; it retains what lies in holes of these inner regions.
+    """Each region without the inner regions of other labels; holes of inner regions remain in the outer region.
 
     Args:
         regions: Regions with an area and a label.

@@ -1,4 +1,4 @@
-"""Your own data: a folder with `slides.csv`, and where you have labels `patches.csv`, `annotations/`, or both."""
+"""Reader of the user's data: a folder with `slides.csv`, and for labels `patches.csv`, `annotations/`, or both."""
 
 from __future__ import annotations
 
@@ -44,23 +44,19 @@ _SQUARE = ("slide_id", "y", "x", "mpp", "side_px")
 
 
 def pretraining_slides(root: Path) -> pd.DataFrame:
-    """The slides that `slides.csv` names, without those whose split is `test`.
+    """Slides of `slides.csv` outside the test split, as `data.tables.columns.CORPUS_COLUMNS`.
 
-    Columns: `slide_id`, `path` (absolute, or relative to the folder of slides.csv), and where you have them
-    `patient_id`, `mpp` (µm per pixel of the full resolution: needed where the file holds none), `label`, `split`
-    (train, validation or test: for all rows, or left out for all and drawn by patient), `annotation_origin` (bounds or
-    canvas: origin of the outlines, if it differs from their program's), `exhaustive` (yes or
-    no: see `whole_slides`), `sha256` (of the file, see `own_slides.check_sha256`).
+    Required columns: `slide_id`, `path` (absolute, or relative to the folder of slides.csv). Optional columns:
+    `patient_id`, `mpp` (µm per level-0 pixel, required if the file has none), `label`, `split` (train, validation or
+    test in all rows; without it the index splits by patient), `annotation_origin` (bounds or canvas, if it differs from
+    the program's), `exhaustive` (yes or no), `sha256` (digest of the file).
 
     If `coordinates/<slide_id>.h5` (CLAM, `histo-monai features`) or `<slide_id>_patches.h5` (TRIDENT) exists,
     pretraining samples its patches from that file.
 
-    Returns:
-        See `data.tables.columns.CORPUS_COLUMNS`.
-
     Raises:
-        InputError: the file or a needed column is missing, a column is unknown, an id comes twice, or a value is not
-            what its column holds; names file and row. Or coordinates are of no slide.
+        InputError: The file or a required column is missing, a column is unknown, an id repeats, a value does not fit
+            its column, or coordinates belong to no slide; names file and row.
     """
     table = read_slides(root)
     paths, others = list_files(root / COORDINATES, (".h5",))
@@ -78,17 +74,14 @@ _ENDINGS = ("", "_patches")
 
 
 def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
-    """All slides of `slides.csv`, with their `label` where it tells one, to be mapped and, with labels, diagnosed.
+    """All slides of `slides.csv`, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, and one-line data warnings.
 
-    Outlines are taken to be some of what there is, unless the column `exhaustive` says yes: then a slide without any
-    has nothing of the class that is mapped, and detections outside of them are wrong.
-
-    Returns:
-        `data.tables.columns.WHOLE_SLIDE_COLUMNS`, `split` empty if slides.csv gives none, with the outlines in
-        `annotations/<slide_id>.geojson` or `.xml` if there are any, and a warning of other files there.
+    `annotation` is `annotations/<slide_id>.geojson` or `.xml`, if it exists; the warnings name other files there.
+    Outlines may be incomplete unless the column `exhaustive` is yes. Then a slide without outlines has nothing of the
+    mapped class, and detections outside outlines are wrong.
 
     Raises:
-        InputError: see `pretraining_slides`.
+        InputError: slides.csv is invalid, or an annotation belongs to no slide; names file and row.
     """
     table = read_slides(root)
     paths, others = annotation_files(root)
@@ -110,44 +103,42 @@ def labeled_patches(
     innermost: bool = False,
     processes: int = 1,
 ) -> LabeledDataset:
-    """The patches that `patches.csv` names, and those of the regions that `annotations/` outlines.
+    """Patches of `patches.csv` and of the regions in `annotations/`.
 
-    A row of patches.csv with `path` is an image file (absolute, or relative to the folder of patches.csv; through a zip
-    as if that were a folder), its `y` and `x` only state its origin. A row with `slide_id` is a square of a
-    slide of slides.csv around `y`, `x` (center, level-0 pixels, from the corner of the canvas, or with `origin`
-    bounds from the corner of the slide's bounds, as in QuPath), read at `mpp`; its patient, and its split where
-    patches.csv has none, are the slide's. All rows have a `label`, or all a `score` in 0..1. `split` is given for all
-    rows, or only as `test`, and train and validation are drawn.
+    A row with `path` is an image file (absolute, or relative to the folder of patches.csv; a zip acts as a folder); its
+    `y` and `x` only state its origin. A row with `slide_id` is a square of this slide, read at `mpp` around `y`, `x`:
+    center, level-0 pixels, from the corner of the canvas, or with `origin` bounds from the corner of the slide's bounds
+    (QuPath). Missing patients and splits come from the slide. All rows have a `label`, or all have a `score` in 0..1.
+    All rows have a `split`, or `test` alone is given and the index splits train and validation.
 
-    `annotations/<slide_id>.geojson` (QuPath) or `.xml` (ASAP) outlines regions of a slide of slides.csv: each gives
-    squares of its class, see `own_regions.region_patches`; patient and split are the slide's.
+    `annotations/<slide_id>.geojson` (QuPath) or `.xml` (ASAP) outlines regions of a slide. Each region gives squares
+    with its class and the slide's patient and split.
 
     Args:
-        patch_px: side of a square of a slide, where the column side_px does not tell.
-        region_mpp: resolution of the squares of regions, µm/px.
-        min_region_fraction: least part of such a square that is inside its region, above 0, up to 1.
-        num_per_region: most squares of one region.
-        ignored_classes: classes of regions that give no square, in addition to classes that end in "*".
-        innermost: whether to cut regions of another class out of the region around them; else refuse the overlap.
-        processes: slides opened at the same time.
+        patch_px: Side of a square without a value in the column side_px.
+        region_mpp: Resolution of region squares, µm/px.
+        min_region_fraction: Least fraction of such a square inside its region, above 0, up to 1.
+        num_per_region: Most squares of one region.
+        ignored_classes: Classes of regions without squares, in addition to classes that end in "*".
+        innermost: Whether to cut regions of another class out of the region around them; else refuse the overlap.
+        processes: Slides opened at the same time.
 
     Returns:
-        `side_px` of image files is 0 where patches.csv does not tell it: the whole image, whatever its size. Warnings
-        name regions that give no patch.
+        Table and warnings; `side_px` 0 means the whole image. Warnings name regions without a patch.
 
     Raises:
-        InputError: there are neither patches.csv nor annotations, or they give no patch; a needed value is missing, a
-            value is not what its column holds, a slide is not in slides.csv, or a patch reaches outside its slide; the
-            same square has two answers; an annotation cannot be read, or regions of different classes overlap; names
-            file and row or region. Then logs what it left out of annotations.
+        InputError: There are neither patches.csv nor annotations, or they give no patch; a value is missing or does not
+            fit its column; a slide is not in slides.csv; a patch reaches outside its slide; one square has two answers;
+            an annotation cannot be read, or regions of different classes overlap. Names file and row or region, and
+            logs the warnings.
     """
     path = root / "patches.csv"
     if not is_labeled(root):
         raise InputError(
-            f"{path}: not found; list your labeled patches there: "
-            "path|slide_id,y,x[,mpp,label|score,patient_id,split], "
-            f"or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson"
+            f"{path}: not found"
             + "".join(f"; {one}" for one in annotation_files(root)[1])
+            + ". Fix: list your labeled patches there, with the columns path|slide_id,y,x[,mpp,label|score,patient_id,"
+            f"split], or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson."
         )
     listed = _listed_patches(path, patch_px, processes) if os.path.lexists(path) else pd.DataFrame()
     drawn, warnings = pd.DataFrame(), list[str]()
@@ -165,16 +156,16 @@ def labeled_patches(
 
 
 def _one_table(root: Path, listed: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
-    """The patches of patches.csv and those of annotations, checked against each other."""
+    """Table of the patches of patches.csv and of annotations, checked for conflicts."""
     if len(drawn) and len(listed) and listed["score"].notna().any():
         raise InputError(
-            f"{root / 'patches.csv'}: holds scores, but {root / ANNOTATIONS} gives labels; keep one kind"
+            f"{root / 'patches.csv'}: holds scores, but {root / ANNOTATIONS} gives labels. Fix: remove one kind."
         )
     table = pd.concat([part for part in (listed, drawn) if len(part)] or [listed], ignore_index=True)
     if table.empty:
         raise InputError(
-            f"{root / ANNOTATIONS}: gives no patch; the warnings above name what is left out. Fix: give regions a "
-            "class and the size of a patch (labels.own.regions), or list squares in patches.csv"
+            f"{root / ANNOTATIONS}: gives no patch; the warnings above name the causes. Fix: give regions a "
+            "class and the size of a patch (labels.own.regions), or list squares in patches.csv."
         )
     _check_mixture(root, table, listed.index)
     table = labeled_table(table)
@@ -183,7 +174,7 @@ def _one_table(root: Path, listed: pd.DataFrame, drawn: pd.DataFrame) -> pd.Data
 
 
 def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
-    """All rows of patches.csv, completed from the table of slides."""
+    """Rows of patches.csv, completed from slides.csv."""
     root = path.parent
     table = _checked(path)
     of_slide = table["slide_id"] != ""
@@ -201,13 +192,15 @@ def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
 
 
 def _checked(path: Path) -> pd.DataFrame:
-    """All of patches.csv, each value what its column holds."""
+    """Rows of patches.csv with checked values."""
     table = with_columns(read_table(path, needed=(), known=LABELED_COLUMNS, key=()), LABELED_COLUMNS)
     ambiguous = (table["slide_id"] != "") == (table["path"] != "")
     if ambiguous.any():
         row = first_row(ambiguous)
         given = "both" if table.loc[row, "path"] else "neither"
-        raise InputError(f"{path}, row {row}: expected a path or a slide_id, got {given}")
+        raise InputError(
+            f"{path}, row {row}: expected a path or a slide_id, got {given}. Fix: write one of them."
+        )
     for name, low, high, expected in (
         ("y", 0.0, 2**31, "level-0 pixels, 0 or more"),
         ("x", 0.0, 2**31, "level-0 pixels, 0 or more"),
@@ -225,25 +218,24 @@ def _checked(path: Path) -> pd.DataFrame:
 
 
 def is_labeled(root: Path) -> bool:
-    """Whether there is a patches.csv, or a file of annotations."""
-    return os.path.lexists(root / "patches.csv") or bool(
-        annotation_files(root)[0]
-    )  # a link to nowhere is an error
+    """Whether patches.csv or a file of annotations exists."""
+    # A broken link counts, so that reading it raises an error.
+    return os.path.lexists(root / "patches.csv") or bool(annotation_files(root)[0])
 
 
 def _check_mixture(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:
-    """The first rows are those of patches.csv, whose lines are `listed`, the others of annotations."""
+    """Refuse missing splits beside training rows. `listed`: line numbers of the first rows, which patches.csv holds."""
     bare = table["split"] == ""
     if bare.any() and table["split"].isin(["train", "validation"]).any():
         where = _where(root, table, listed, int(bare.to_numpy().argmax()))
         raise InputError(
-            f"{where}: no split, while other rows are for training or validation; "
-            "fill the column split, or leave all but test empty"
+            f"{where}: no split, while other rows are for training or validation. "
+            "Fix: fill the column split, or leave all but test empty."
         )
 
 
 def _check_one_answer(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:
-    """Refuse a square that is there twice, with two labels or two scores; `listed` as in `_check_mixture`."""
+    """Refuse a repeated square with two labels or two scores; `listed`: line numbers of the rows of patches.csv."""
     squares = table[table["y"].notna()]
     answer = squares["label"].where(squares["score"].isna(), squares["score"])
     first = squares.assign(place=squares.index).groupby(list(_SQUARE))["place"].transform("first")
@@ -254,11 +246,11 @@ def _check_one_answer(root: Path, table: pd.DataFrame, listed: pd.Index) -> None
             f"{_where(root, table, listed, i)} (patch {table.loc[i, 'patch_id']}: {answer[i]})"
             for i in (first[second], second)
         )
-        raise InputError(f"{one} and {other}: the same square with two answers; keep one of them")
+        raise InputError(f"{one} and {other}: the same square with two answers. Fix: remove one.")
 
 
 def _where(root: Path, table: pd.DataFrame, listed: pd.Index, place: int) -> str:
-    """What a row of patches.csv or of annotations came from, see `_check_mixture`."""
+    """Source of a row: a line of patches.csv, or a slide with annotations."""
     if place < len(listed):
         return f"{root / 'patches.csv'}, row {listed[place]}"
     return f"{root / 'slides.csv'}, slide {table['slide_id'].iloc[place]!r}"
@@ -269,27 +261,27 @@ def _check_labels(path: Path, table: pd.DataFrame) -> None:
     has_label, has_score = table["label"] != "", table["score"].notna()
     if has_label.any() and has_score.any():
         row = first_row(has_label if has_score.iloc[0] else has_score)
-        raise InputError(f"{path}, row {row}: labels and scores in one table; keep one kind")
+        raise InputError(f"{path}, row {row}: labels and scores in one table. Fix: remove one kind.")
     bare = ~(has_label | has_score)
     if bare.any():
-        raise InputError(f"{path}, row {first_row(bare)}: neither label nor score; every row needs one")
+        raise InputError(f"{path}, row {first_row(bare)}: neither label nor score. Fix: fill one of them.")
 
 
 def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px: int) -> pd.DataFrame:
-    """Fills in what the slides know of their patches."""
+    """Patches with missing paths, patients, splits, sides and resolutions filled from their slides."""
     of_slide = table["slide_id"] != ""
     slide_row = pd.Index(slides["slide_id"]).get_indexer(pd.Index(table["slide_id"]))
     unknown = of_slide & (slide_row < 0)
     if unknown.any():
         row = first_row(unknown)
         raise InputError(
-            f"{path}, row {row}: slide {table.loc[row, 'slide_id']!r} is not in {path.parent}/slides.csv"
+            f"{path}, row {row}: slide {table.loc[row, 'slide_id']!r} is not in {path.parent}/slides.csv. Fix: add it."
         )
     for name in ("y", "x", "mpp"):
         bare = of_slide & table[name].isna()
         if bare.any():
             raise InputError(
-                f"{path}, row {first_row(bare)}: {name} is empty; a patch of a slide needs y, x, mpp"
+                f"{path}, row {first_row(bare)}: {name} is empty. Fix: fill y, x and mpp of a patch of a slide."
             )
     of = slides.iloc[slide_row].set_axis(table.index)
     given = table["patient_id"] != ""
@@ -297,8 +289,8 @@ def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px
     if differs.any():
         row = first_row(differs)
         raise InputError(
-            f"{path}, row {row}: patient {table.loc[row, 'patient_id']!r}, "
-            f"but slides.csv says {of.loc[row, 'patient_id']!r} of this slide"
+            f"{path}, row {row}: patient {table.loc[row, 'patient_id']!r}, but slides.csv has "
+            f"{of.loc[row, 'patient_id']!r} for this slide. Fix: correct one of them."
         )
     return table.assign(
         path=table["path"].where(~of_slide, of["path"].map(str)),

@@ -1,4 +1,4 @@
-"""Regions of a slide -> squares of one side that lie in them."""
+"""Regions of a slide -> squares of equal side inside them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _CHUNK_PX = 2**22
 _POLE_PX = 64, 128
 _ROUNDING = 1e-6
 _SNAP = 0.01
-"""A region longer or shorter than whole squares by less than this part of one counts as whole squares long."""
+"""A region counts as whole squares long if its length differs by less than this fraction of a square."""
 
 
 @dataclass(frozen=True)
 class Squares:
-    """Where squares may lie: inside the slide, and at least `min_fraction` of each inside the region.
+    """Placement of squares: inside the slide, and at least `min_fraction` of each inside the region.
 
     Attributes:
-        side_px: Side, level-0 pixels, whole or not.
+        side_px: Side, level-0 pixels, may be fractional.
         size_yx: Height and width of the slide, level-0 pixels.
-        min_fraction: Above 0, up to 1. Areas are counted on a grid of 32 × 32 places per square, 4 × 4 or more where a
-            region has room for more than 16,384.
+        min_fraction: Above 0, up to 1. Areas are counted on a grid of 32 × 32 places per square, or as few as 4 × 4 for
+            regions of more than 16,384 squares.
     """
 
     side_px: float
@@ -41,9 +41,9 @@ class Squares:
     def centers_in(self, regions: Sequence[Region], num: int) -> list[Floats]:
         """Centers of up to `num` squares side by side in each region, shape (n, 2), (y, x), level-0 pixels.
 
-        They lie on a grid in the middle of the region's extent: of the possible ones, with as many squares as fit, or
-        one more, along y and x, the one that has most. Where no grid has one: one square around the pole of
-        inaccessibility, the place in the region that is farthest from its outline, if it is as good as those.
+        They lie on a grid in the middle of the region's extent. Candidate grids have as many squares as fit along y and
+        x, or one more; the grid with most good squares is used. If no grid has one, a square around the pole of
+        inaccessibility, the place farthest from the outline, is tried.
         """
         per_region = [np.empty((0, 2))] * len(regions)
         if not regions:
@@ -67,7 +67,7 @@ class Squares:
         return per_region
 
     def shares(self, centers_yx: Floats, regions: Sequence[Region], others: Sequence[Region]) -> Floats:
-        """Part of each square that is in both of two regions, 0..1, shape (n,)."""
+        """Fraction of each square inside both of two regions, 0..1, shape (n,)."""
         one, two = (
             rasterize_each(
                 some,
@@ -80,11 +80,11 @@ class Squares:
         return np.asarray((one & two).mean(axis=(1, 2)))
 
     def may_share(self, extent_yx: Floats) -> NDArray[np.bool_]:
-        """Whether areas of such extents, shape (n, 2), can hold `min_fraction` of the places of a square."""
+        """Whether areas of these extents, shape (n, 2), can cover `min_fraction` of a square."""
         return np.asarray(self._most(extent_yx) >= self.min_fraction)
 
     def keeps_inside(self, centers: Floats, axis: int) -> NDArray[np.bool_]:
-        """Whether squares around these lie on the slide, along y or x."""
+        """Whether squares around these centers lie on the slide, along y or x."""
         half = self.side_px / 2 - _ROUNDING
         return (centers >= half) & (centers <= self.size_yx[axis] - half)
 
@@ -93,7 +93,7 @@ class Squares:
         return self.min_fraction - _ROUNDING
 
     def _most(self, extent_yx: Floats) -> Floats:
-        """Largest part of a square's places that extents can hold, shape (n,)."""
+        """Largest fraction of a square that extents can cover, shape (n,)."""
         lines = np.minimum(np.floor(extent_yx / self.side_px * _MOST_PX) + 1, _MOST_PX)
         return np.asarray(lines.prod(axis=1) / _MOST_PX**2)
 
@@ -110,7 +110,7 @@ class Squares:
 def _alike(
     shapes: NDArray[np.int64], numbers: NDArray[np.int64]
 ) -> Iterator[tuple[tuple[int, int], NDArray[np.int64]]]:
-    """Regions whose grids have the same rows and columns, as many as are worked on at a time."""
+    """Chunks of regions with equally shaped grids: the shape and the regions' numbers."""
     kinds, kind = np.unique(shapes[numbers], axis=0, return_inverse=True)
     order = np.argsort(kind.ravel(), kind="stable")
     bounds = np.searchsorted(kind.ravel()[order], np.arange(len(kinds) + 1))
@@ -124,12 +124,12 @@ def _alike(
 
 @dataclass(frozen=True)
 class _Grids:
-    """Places of regions in half squares: every grid of a row or a column less begins half a square farther in.
+    """Counts of places in half squares; a grid with one row or column less begins half a square farther in.
 
     Attributes:
-        squares: What the squares are.
+        squares: Placement of the squares.
         middle_yx: Middles of the grids, shape (n, 2).
-        halves: Places inside, shape (n, 2 · rows, 2 · columns), of the largest grid.
+        halves: Number of places inside, shape (n, 2 · rows, 2 · columns), of the largest grid.
         num_px: Places along a square.
     """
 
@@ -142,7 +142,7 @@ class _Grids:
     def around(
         cls, squares: Squares, regions: Sequence[Region], middle_yx: Floats, shape: tuple[int, int]
     ) -> _Grids:
-        """Count the places of grids of this many rows and columns."""
+        """Counts for grids of this number of rows and columns."""
         rows, columns = shape
         num_px = min(_MOST_PX, max(_FEWEST_PX, math.isqrt(_MOST_MASK_PX // (rows * columns)) // 2 * 2))
         masks = rasterize_each(
@@ -156,10 +156,10 @@ class _Grids:
         return cls(squares, middle_yx, halves, num_px)
 
     def best(self, fewest: NDArray[np.int64]) -> Iterator[Floats]:
-        """Centers of the good squares of the grid that has most of them, for each region, row by row.
+        """Centers of the good squares of the grid with most good squares, for each region, row by row.
 
         Args:
-            fewest: Rows and columns that the grids must have, shape (n, 2): as many as the largest, or one less.
+            fewest: Least rows and columns of the grids, shape (n, 2): equal to the largest, or one less.
         """
         rows, columns = np.array(self.halves.shape[1:]) // 2
         most = np.zeros(len(fewest), np.int64)
@@ -183,12 +183,12 @@ class _Grids:
             yield np.stack([centers_y[number, row], centers_x[number, column]], axis=1)
 
     def may_hold_one(self) -> NDArray[np.bool_]:
-        """Whether a region may hold a square elsewhere, where a row and a column of places more may be inside."""
+        """Whether a region may hold a square off the grid, with one more row and column of places inside."""
         least = (self.squares.min_fraction - _ROUNDING) * self.num_px**2
         return np.asarray(self.halves.sum(axis=(1, 2)) + 2 * self.num_px >= least)
 
     def _good(self, shape: tuple[int, int]) -> tuple[NDArray[np.bool_], Floats, Floats]:
-        """Which squares of a grid are good, shape (n, rows, columns), and the centers of its rows and columns."""
+        """Mask of the good squares of a grid, shape (n, rows, columns), and the centers of its rows and columns."""
         rows, columns = shape
         first_y, first_x = self.halves.shape[1] // 2 - rows, self.halves.shape[2] // 2 - columns
         inside = self.halves[:, first_y : first_y + 2 * rows, first_x : first_x + 2 * columns]
@@ -203,20 +203,20 @@ class _Grids:
 
 
 def _deepest(region: Region, low: Floats, high: Floats, num_px: int) -> tuple[Floats, float, float]:
-    """The place in a window that is farthest from what is outside, how far it is, and how exactly that is known, px."""
+    """Place in a window farthest from the outside, its distance, and the precision of both, px."""
     step = float((high - low).max()) / num_px
     height, width = np.ceil((high - low) / step - _ROUNDING).astype(int)
     (mask,) = rasterize_each([region], downsample=step, shape=(height, width), corners_yx=low[None])
-    # What is around the window counts as outside, also where the slide ends.
+    # The padding counts as outside, also at the slide's edge.
     depth = ndimage.distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1]
     pole = np.array(np.unravel_index(depth.argmax(), mask.shape))
     return low + (pole + 0.5) * step, float(depth.max()) * step, step
 
 
 def _spread(places: NDArray[np.float64], num: int) -> NDArray[np.int64]:
-    """Numbers of up to `num` places far from each other, ascending: from the most central one on, the farthest next.
+    """Ascending numbers of up to `num` places far from each other: the most central first, then the farthest.
 
-    Fewer are always among more.
+    A smaller `num` gives a subset of a larger one.
     """
     if len(places) <= num:
         return np.arange(len(places))

@@ -1,4 +1,4 @@
-"""Regions that a pathologist outlined and classified -> labeled patches of their slides."""
+"""Outlined and classified regions -> labeled patches of their slides."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _PAIRS = 1024
 
 @dataclass(frozen=True)
 class RegionPlacement:
-    """Where the patches of a region may lie: squares side by side, inside the slide.
+    """Placement of a region's patches: adjacent squares inside the slide.
 
     Attributes:
         patch_px: Side of a patch.
-        mpp: Its resolution, µm/px.
-        min_fraction: Least part of its field that is inside the region, 0..1.
+        mpp: Resolution of a patch, µm/px.
+        min_fraction: Least fraction of a patch's field inside the region, 0..1.
         num_per_region: Most patches of one region.
-        ignored_classes: Regions and points of these classes give no patch.
+        ignored_classes: Classes of regions and points without a patch.
         innermost: Whether to cut regions of another class out of the region around them; else refuse the overlap.
     """
 
@@ -53,13 +53,13 @@ class RegionPlacement:
     innermost: bool = False
 
     def ignores(self, label: str) -> bool:
-        """Whether a class gives no patch: `ignored_classes` holds it, or it ends in "*", QuPath's mark for that."""
+        """Whether a class gives no patch: `ignored_classes` has it, or it ends in "*", QuPath's mark for ignored."""
         return label.endswith(_IGNORED) or label in self.ignored_classes
 
 
 @dataclass(frozen=True)
 class _Claim:
-    """A classified region, or the field around a classified point: which it is, as "region 3"."""
+    """Classified region, or the field around a classified point; kind and number identify it, as in "region 3"."""
 
     kind: str
     number: int
@@ -67,12 +67,12 @@ class _Claim:
 
     @property
     def key(self) -> str:
-        """In ids."""
+        """Text for ids."""
         return f"{self.kind}{self.number:05d}"
 
     @property
     def name(self) -> str:
-        """In messages."""
+        """Text for messages."""
         region = self.region
         y, x = (region.exterior_yx.min(axis=0) + region.exterior_yx.max(axis=0)) / 2
         named = f" {short(region.name)}" if region.name else ""
@@ -81,15 +81,15 @@ class _Claim:
 
 @dataclass(frozen=True)
 class RegionSurvey:
-    """What the annotations of one slide give; `problem` where they cannot be used.
+    """Patches from the annotations of one slide, or the problem.
 
     Attributes:
         squares: Key, label and center (y, x) of each patch.
-        barren: Names of what gives none.
-        num_unclassified: Regions and points without a class.
-        num_ignored: Regions and points with an ignored class.
-        problem: One line.
-        left_out: Of the file, see `annotations.LeftOut`.
+        barren: Names of regions and points without a patch.
+        num_unclassified: Number of regions and points without a class.
+        num_ignored: Number of regions and points with an ignored class.
+        problem: One line; empty for usable annotations.
+        left_out: Skipped content of the file.
     """
 
     squares: Sequence[tuple[str, str, float, float]] = ()
@@ -101,10 +101,10 @@ class RegionSurvey:
 
 
 def annotation_files(root: Path) -> tuple[list[Path], list[LeftOut]]:
-    """`annotations/*.geojson` and `.xml` below a folder, and the other files; none if the folder is missing.
+    """Paths of `annotations/*.geojson` and `.xml`, and the other files; both empty if the folder is missing.
 
     Raises:
-        InputError: see `list_files`.
+        InputError: `annotations` is no folder, or cannot be read.
     """
     return list_files(root / ANNOTATIONS, _SUFFIXES)
 
@@ -115,21 +115,20 @@ def region_patches(
     """Labeled squares of every classified region and around every classified point.
 
     `Squares.centers_in` places the squares of a region. A point gives the square around it. Regions and points without
-    a class, or with an ignored class, give none.
+    a class, or with an ignored class, give no square.
 
     Args:
-        root: the folder that holds `annotations`.
+        root: Folder that contains `annotations`.
         slides: `slide_id`, `path`, `patient_id`, `mpp` (missing if the file states it), `annotation_origin`, `split`.
-        processes: slides looked at at the same time.
+        processes: Slides opened at the same time.
 
     Returns:
-        Columns of `data.tables.columns.PATCH_COLUMNS` (those that something is known of), and what was left out, a line
-        each.
+        Known columns of `data.tables.columns.PATCH_COLUMNS`, and one-line warnings of skipped content.
 
     Raises:
-        InputError: a file is no annotation, its slide is not in slides.csv or cannot be opened, no region lies on the
-            slide, or two regions of different classes overlap in a square; names file and region. Then logs what
-            it left out.
+        InputError: A file is no annotation, its slide is not in slides.csv or cannot be opened, no region lies on the
+            slide, or two regions of different classes overlap in a square. Names file and region, and logs the
+            warnings.
     """
     paths, others = annotation_files(root)
     files = by_slide(paths, slides["slide_id"])
@@ -235,7 +234,7 @@ def take_squares(
         size_yx: Height and width of the slide, level-0 pixels.
 
     Raises:
-        InputError: none lies on the slide, or two of different classes overlap in a square.
+        InputError: No region lies on the slide, or two of different classes overlap in a square.
     """
     side_px = placement.patch_px * placement.mpp / slide_mpp
     squares = Squares(side_px, size_yx, placement.min_fraction)
@@ -246,7 +245,9 @@ def take_squares(
     highs = np.array([claim.region.exterior_yx.max(axis=0) for claim in given]).reshape(-1, 2)
     if given and not ((lows < squares.size_yx) & (highs > 0)).all(axis=1).any():
         height, width = squares.size_yx
-        raise InputError(f"nothing of it lies on the slide ({width} × {height} px); is it of another slide?")
+        raise InputError(
+            f"no region or point lies on the slide ({width} × {height} px). Fix: check whether it is of another slide."
+        )
     if placement.innermost:
         carved = without_inner([claim.region for claim in given])
         given = [replace(claim, region=region) for claim, region in zip(given, carved, strict=True)]
@@ -268,7 +269,7 @@ def _check_one_class(
     centers: Sequence[NDArray[np.float64]],
     squares: Squares,
 ) -> None:
-    """No square of a claim lies in a claim of another class."""
+    """Refuse squares of a region that lie in a region of another class."""
     number_of = {label: number for number, label in enumerate({claim.region.label: 0 for claim in claims})}
     codes = np.array([number_of[claim.region.label] for claim in claims], np.int64)
     owner = np.repeat(np.arange(len(claims)), [len(some) for some in centers])
@@ -286,7 +287,7 @@ def _check_one_class(
             first, (y, x) = both[0], places[square][both[0]]
             raise InputError(
                 f"{pair[0][first].name} and {pair[1][first].name} overlap in the patch around y {y:.0f}, x {x:.0f}. "
-                'Fix: where one is no class but a region of interest or tissue, let its name end in "*", or list it in '
-                "labels.own.regions.ignored_classes; where one lies inside the other, labels.own.regions.overlaps: "
-                "innermost cuts it out; else cut one out of the other, or give them one class"
+                'Fix: if one is a region of interest or tissue, let its class end in "*", or list it in '
+                "labels.own.regions.ignored_classes; if one lies inside the other, set labels.own.regions.overlaps: "
+                "innermost; else cut one out of the other, or give them one class."
             )

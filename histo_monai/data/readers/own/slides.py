@@ -1,4 +1,4 @@
-"""`slides.csv` of your own data: which slides there are, and whether their files are still what it says."""
+"""Reader of the user's `slides.csv`, and the comparison of slide files with its sha256 column."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _SHOWN = 12
 
 
 def read_slides(root: Path) -> pd.DataFrame:
-    """All of slides.csv, checked: `COLUMNS`, each row under the number of its line; `sha256` is not compared yet.
+    """Checked table of slides.csv: `COLUMNS`, indexed by line number. Does not compare `sha256`.
 
     Raises:
-        InputError: the file or a needed column is missing, a column is unknown, an id comes twice or cannot be the
-            name of a file, or a value is not what its column holds; names file and row.
+        InputError: The file or a required column is missing, a column is unknown, an id repeats or cannot name a file,
+            or a value does not fit its column; names file and row.
     """
     manifest = root / "slides.csv"
     if not manifest.exists():
         raise InputError(
-            f"{manifest}: not found; list your slides there: "
-            "slide_id,path[,patient_id,mpp,label,split,annotation_origin,exhaustive,sha256]"
+            f"{manifest}: not found. Fix: list your slides there, with the columns "
+            "slide_id,path[,patient_id,mpp,label,split,annotation_origin,exhaustive,sha256]."
         )
     table = with_columns(read_table(manifest, needed=("slide_id", "path"), known=COLUMNS), COLUMNS)
     check_names(manifest, table["slide_id"])
@@ -57,39 +57,39 @@ def read_slides(root: Path) -> pd.DataFrame:
     bare = table["split"] == ""
     if bare.any() and not bare.all():
         raise InputError(
-            f"{manifest}, row {first_row(bare)}: no split, while other rows have one; "
-            "fill the column split, or remove it"
+            f"{manifest}, row {first_row(bare)}: no split, while other rows have one. "
+            "Fix: fill the column split or remove it."
         )
     check_origin(manifest, table["annotation_origin"])
     odd = ~table["exhaustive"].isin(["", *YES_NO])
     if odd.any():
         row = first_row(odd)
         raise InputError(
-            f"{manifest}, row {row}: exhaustive is {table.loc[row, 'exhaustive']!r}; expected yes, where all there is "
-            "of the outlined classes is outlined, or no, or nothing (no)"
+            f"{manifest}, row {row}: exhaustive is {table.loc[row, 'exhaustive']!r}. Fix: write yes if everything of "
+            "the outlined classes is outlined; else write no or nothing."
         )
     wrong = (table["sha256"] != "") & ~table["sha256"].str.fullmatch(_SHA256)
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{manifest}, row {row}: sha256 is {table.loc[row, 'sha256']!r}; expected 64 hexadecimal digits, as "
-            "sha256sum prints them, or nothing"
+            f"{manifest}, row {row}: sha256 is {table.loc[row, 'sha256']!r}. Fix: write the 64 hexadecimal digits of "
+            "sha256sum, or nothing."
         )
     table["mpp"] = read_numbers(
-        manifest, table["mpp"], *PLAUSIBLE_MPP, f"{_SLIDE_MPP}, or nothing where the file knows it"
+        manifest, table["mpp"], *PLAUSIBLE_MPP, f"{_SLIDE_MPP}, or nothing if the file states it"
     )
     table["path"] = [root / path for path in table["path"]]
     return table
 
 
 def check_sha256(root: Path, processes: int) -> None:
-    """Compare every slide that has a sha256 in slides.csv with it; reads all files of the slide, see `slide_sha256`.
+    """Compare each slide with its sha256 in slides.csv, if it has one; reads all files of these slides.
 
     Args:
-        processes: slides read at the same time.
+        processes: Slides read at the same time.
 
     Raises:
-        InputError: see `read_slides`; or a file is missing or is another than slides.csv says: names up to five rows.
+        InputError: slides.csv is invalid, or a file is missing or differs; names up to five rows.
     """
     table = read_slides(root)
     table = table[table["sha256"] != ""]
@@ -107,20 +107,20 @@ def check_sha256(root: Path, processes: int) -> None:
             )
             problems.append(f"row {row}: {path}: {differs}")
     if problems:
-        counted = f"{len(problems)} of {len(table)} slides are not what sha256 says"
+        counted = f"{len(problems)} of {len(table)} slides do not match their sha256"
         raise InputError(
-            f"{root / 'slides.csv'}: {counted}: {first_five(problems)}. Copy the slide again, or correct the column"
+            f"{root / 'slides.csv'}: {counted}: {first_five(problems)}. Fix: copy them again or correct the column."
         )
 
 
 def slide_sha256(path: Path) -> str:
-    """The digest of a slide's file as `sha256sum` prints it; for several files, the digest of these printed lines.
+    """SHA-256 of a slide's file as `sha256sum` prints it; for several files, the digest of these printed lines.
 
-    `sha256sum a.vms a.jpg ... | sha256sum`, run in the folder of the slide: the file that slides.csv names first, then
-    the slide's other files, sorted by name.
+    It equals `sha256sum a.vms a.jpg ... | sha256sum` in the slide's folder: first the file in slides.csv, then the
+    slide's other files, sorted by name.
 
     Raises:
-        InputFileError: See `slide_files`.
+        InputFileError: One of the files is no regular file.
         OSError: A file cannot be read.
     """
     files = slide_files(path)
@@ -134,13 +134,13 @@ def slide_sha256(path: Path) -> str:
 
 
 def _of_several(path: Path) -> str:
-    """A hint for the message, if a slide has several files: users often give the digest of the named file alone."""
+    """Hint for the message if a slide has several files: users often give the digest of the named file alone."""
     num = len(slide_files(path))
     return f" of {num} files (`sha256sum` of each, one a line, and of these lines)" if num > 1 else ""
 
 
 def _sha256(path: Path) -> tuple[str, str]:
-    """`slide_sha256` and an empty text, or an empty digest and the error."""
+    """Digest of a slide and an empty text, or an empty digest and the error."""
     try:
         return slide_sha256(path), ""
     except FileNotFoundError:
@@ -152,7 +152,7 @@ def _sha256(path: Path) -> tuple[str, str]:
 
 
 def with_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The columns in this order, empty texts where one is missing."""
+    """The columns in this order; missing columns hold empty texts."""
     return table.reindex(columns=list(columns), fill_value="")
 
 
@@ -160,26 +160,26 @@ def check_origin(path: Path, origin: pd.Series) -> None:
     """Refuse values that are no origin of coordinates; an empty value means the origin of the file's program.
 
     Raises:
-        InputError: names the file, the row and the column.
+        InputError: Names the file, the row and the column.
     """
     wrong = ~origin.isin(["", *ORIGINS])
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{path}, row {row}: {origin.name} is {origin[row]!r}. Fix: write {BOUNDS} (as QuPath counts), {CANVAS} "
-            "(as OpenSlide counts), or nothing"
+            f"{path}, row {row}: {origin.name} is {origin[row]!r}. Fix: write {BOUNDS} (QuPath's origin), {CANVAS} "
+            "(OpenSlide's origin), or nothing."
         )
 
 
 def check_split(path: Path, split: pd.Series) -> None:
-    """Refuse a split of another name; an empty one is still to be drawn.
+    """Refuse an unknown split; the index assigns empty ones.
 
     Raises:
-        InputError: names the file and the row.
+        InputError: Names the file and the row.
     """
     wrong = ~split.isin(["", *SPLITS])
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{path}, row {row}: split is {split[row]!r}; expected {', '.join(SPLITS)} or nothing"
+            f"{path}, row {row}: split is {split[row]!r}. Fix: write {', '.join(SPLITS)} or nothing."
         )

@@ -1,4 +1,4 @@
-"""One slide with outlined lesions -> centers of patches inside the outlines and outside of them."""
+"""Slide with outlined lesions -> centers of patches inside and outside the outlines."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Lesions:
     """Outlines of a slide: tumor is inside any of `outlines` and inside none of `holes`.
 
     Attributes:
-        outlines: Of tumor.
-        holes: Of normal tissue in it.
-        unclear: Of what nobody has called tumor or normal: it counts as neither.
-        left_out: What stands in the file and is none of these, or is `unclear`.
+        outlines: Outlines of tumor.
+        holes: Outlines of normal tissue inside tumor.
+        unclear: Outlines without a label, neither tumor nor normal.
+        left_out: Skipped content of the file, and `unclear` outlines.
     """
 
     outlines: Sequence[Outline]
@@ -45,14 +45,14 @@ class Lesions:
 
 @dataclass(frozen=True)
 class AnnotatedSlide:
-    """A slide to draw from.
+    """Slide to sample patches from.
 
     Attributes:
-        slide_id: Its name.
-        path: Its file.
-        split: train, validation or test.
-        annotation: File with the outlines; None where the whole slide is normal.
-        mpp: µm per level-0 pixel, None where the file must tell it.
+        slide_id: Name of the slide.
+        path: File of the slide.
+        split: "train", "validation" or "test".
+        annotation: File of outlines; None for a normal slide.
+        mpp: µm per level-0 pixel; None if the file states it.
     """
 
     slide_id: str
@@ -62,20 +62,20 @@ class AnnotatedSlide:
     mpp: float | None = None
 
     def offers(self, label: str) -> bool:
-        """Whether patches of a label are looked for on it."""
+        """Whether the slide can have patches of a label."""
         return label == NORMAL or self.annotation is not None
 
 
 @dataclass(frozen=True)
 class LabelPlacement:
-    """Where labeled patches may lie: their field inside the slide, and their center on tissue.
+    """Placement of labeled patches: the field lies inside the slide, the center on tissue.
 
     Attributes:
         patch_px: Side of a patch.
-        mpp: Its resolution, µm/px.
-        min_tumor_fraction: Least part of a tumor patch's field that is tumor. A normal patch's field has none.
+        mpp: Resolution of a patch, µm/px.
+        min_tumor_fraction: Least tumor fraction of a tumor patch's field. A normal patch's field has no tumor.
         tissue_mpp: Resolution of the tissue mask, µm/px.
-        min_tissue_fraction: Least part of a patch's field that is tissue, of either label.
+        min_tissue_fraction: Least tissue fraction of a patch's field, for both labels.
     """
 
     patch_px: int
@@ -92,8 +92,8 @@ class LabelPlacement:
 
 @dataclass(frozen=True)
 class LabelSurvey:
-    """Centers that one slide offers by label, shape (n, 2), (y, x), level-0 pixels, and what was left out
-    of its annotation; or why it cannot be used."""
+    """Centers on one slide by label, shape (n, 2), (y, x), level-0 pixels, and skipped annotation content; or the
+    problem of an unusable slide."""
 
     slide: AnnotatedSlide
     centers_yx: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class LabelSurvey:
     left_out: tuple[LeftOut, ...] = ()
 
     def room(self, label: str) -> int:
-        """How many centers it offers."""
+        """Number of centers of a label."""
         return len(self.centers_yx.get(label, ()))
 
 
@@ -113,23 +113,19 @@ def survey_labels(
     placement: LabelPlacement,
     read_lesions: Callable[[Path], Lesions],
 ) -> LabelSurvey:
-    """Open a slide, find its tissue and draw up to `num` centers of each label on it.
+    """Sample up to `num` centers of each label on a slide; an unusable slide returns its `problem`.
 
-    One thumbnail at `tissue_mpp` is all that is read. Lesions are rasterized on the same grid, divided until a field
-    is eight mask pixels wide or more (and coarser where the mask would pass 64 million pixels). That is fine enough at
-    any width, because it errs to one side only: tumor counts pixels that are tumor all over, normal refuses pixels
-    with any tumor, so a coarser mask gives less room, never a wrong label. Levels padded to whole tiles do no harm
-    here: `Slide` knows the nominal downsample and cuts the padding off, so pixel i of a mask covers exactly
-    mask_mpp / slide.mpp · [i, i + 1) of level 0, in which the outlines are drawn.
-
-    A slide that cannot be used is an answer too: `problem` says why.
+    The survey reads one thumbnail at `tissue_mpp`. Lesions are rasterized on its grid, refined until a field is at
+    least eight mask pixels wide, up to 64 million pixels. A coarse mask gives fewer places but no wrong label: tumor
+    counts pixels fully inside tumor, normal refuses pixels with any tumor. `Slide` removes the padding of levels, so
+    mask pixel i covers exactly mask_mpp / slide.mpp · [i, i + 1) of level 0.
     """
     try:
         lesions = Lesions(()) if slide.annotation is None else read_lesions(slide.annotation)
         with open_slide(slide.path, slide.mpp) as opened:
             _check_slide(opened, slide, lesions, placement)
             canvas = _Canvas.of(opened, placement, is_fine=slide.annotation is not None)
-        # Of each label's own name: how many are asked for of one label moves none of the other.
+        # One random stream per label: the number of one label does not change the centers of the other.
         seeds = {label: partial(generator, seed, "patches", label, slide.slide_id) for label in num}
         offers = {TUMOR: canvas.tumor, NORMAL: canvas.normal}
         centers_yx = {label: offers[label](lesions, n, seeds[label]) for label, n in num.items()}
@@ -147,13 +143,14 @@ def _check_slide(opened: Slide, slide: AnnotatedSlide, lesions: Lesions, placeme
     corners = [(one.points_yx.min(axis=0), one.points_yx.max(axis=0)) for one in lesions.outlines]
     if corners and not any((low < (height, width)).all() and (high > 0).all() for low, high in corners):
         raise InputError(
-            f"{slide.annotation}: no outline lies on {slide.path} ({width} × {height} px); is it of another slide?"
+            f"{slide.annotation}: no outline lies on {slide.path} ({width} × {height} px). "
+            "Fix: check whether it is of another slide."
         )
 
 
 @dataclass(frozen=True)
 class _Canvas:
-    """The tissue of a slide, on the grid that its lesions are rasterized on too."""
+    """Tissue mask of a slide, on the grid of its lesion masks."""
 
     tissue: NDArray[np.bool_]
     mask_mpp: float
@@ -162,23 +159,23 @@ class _Canvas:
 
     @classmethod
     def of(cls, slide: Slide, placement: LabelPlacement, is_fine: bool) -> Self:
-        """Read the tissue; `is_fine` asks for the grid of lesions, otherwise it is that of the tissue."""
+        """Tissue mask on the fine grid of lesions if `is_fine`, else on the grid of the thumbnail."""
         tissue_mpp = max(placement.tissue_mpp, slide.mpp)
         tissue = tissue_mask(slide.thumbnail(tissue_mpp))
         if not tissue.any():
-            raise InputError(f"{slide.path}: no tissue found on it")
+            raise InputError(f"{slide.path}: no tissue on this slide. Fix: check or remove it.")
         parts = 1
         if is_fine:
             most = max(1, math.isqrt(_MOST_MASK_PX // tissue.size))
             parts = min(most, math.ceil(tissue_mpp * _PX_PER_FIELD / placement.field_um))
         mask_mpp = tissue_mpp / parts
-        # What the rounding up of the thumbnail added is cut off again, up to one pixel.
+        # Remove the up to one pixel that the thumbnail's size was rounded up by.
         height, width = (math.ceil(side * slide.mpp / mask_mpp - 1e-6) for side in slide.size_yx)
         fine = tissue.repeat(parts, axis=0).repeat(parts, axis=1)[:height, :width]
         return cls(fine, mask_mpp, slide.mpp, placement)
 
     def tumor(self, lesions: Lesions, num: int, seeds: Seeds) -> NDArray[np.int64]:
-        """Centers of fields with enough tumor and enough tissue."""
+        """Centers of fields with enough tumor and tissue."""
         least = self.placement.min_tissue_fraction - _ROUNDING
         inside = self._rasterize(lesions, "whole") & ~self._unclear(lesions)
         return self._draw(
@@ -213,10 +210,10 @@ class _Canvas:
         num: int,
         seeds: Seeds,
     ) -> NDArray[np.int64]:
-        """Up to `num` centers on tissue, with at least `least` of the field on `mask`, that are good besides.
+        """Up to `num` centers on tissue with at least `least` of the field on `mask`, which pass `is_good`.
 
-        More are drawn than asked for until enough are good. Fewer are always the first of more, so how many rounds it
-        takes changes nothing.
+        The number of candidates grows until enough are good. A smaller sample is the beginning of a larger one, so the
+        number of rounds does not change the result.
         """
         if not num:
             return np.zeros((0, 2), np.int64)

@@ -1,4 +1,4 @@
-"""Slides with outlined lesions -> rows of labeled patches, shared out over the slides."""
+"""Slides with outlined lesions -> table of labeled patches, spread evenly over the slides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 
 _SURPLUS = 8
-"""A slide offers up to this many times its fair share, so that others with small lesions can be made up for."""
+"""A slide offers up to this multiple of its even part, to compensate slides with small lesions."""
 _LEAST_OFFER = 4096
 
 
@@ -39,27 +39,26 @@ def draw_labeled_patches(
     skip_bad_slides: bool,
     processes: int,
 ) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """Draw patches with and without tumor from slides that are split already.
+    """Sample patches with and without tumor from slides with splits.
 
-    Every slide of a split gives the same number of a label, as far as its tissue and lesions go; what one lacks, the
-    others make up. Each slide draws from a generator of its own, so the result does not depend on `processes`.
+    Slides of a split give equal numbers of a label, if their tissue and lesions allow; other slides compensate. Each
+    slide has its own random generator, so the result does not depend on `processes`.
 
     Args:
-        slides: In the order in which they take turns in the rows.
-        wanted: How many for each split and label, {"train": {"tumor": 300, "normal": 300}, ...}.
-        read_lesions: What an annotation file says; a function of a module, called in the processes.
-        section: Of params, that errors name: it holds min_tumor_fraction and, in
-            `train`, `separate_validation` and `test`, num_<label>.
-        skip_bad_slides: Go on without slides that cannot be used.
+        slides: Slides in the order in which they alternate in the rows.
+        wanted: Numbers by split and label, {"train": {"tumor": 300, "normal": 300}, ...}.
+        read_lesions: Reader of an annotation file; a module-level function, called in the processes.
+        section: Section of params with min_tumor_fraction and, in `train`, `separate_validation` and `test`,
+            num_<label>; for messages.
+        skip_bad_slides: Whether to skip unusable slides.
         processes: Slides surveyed at the same time.
 
     Returns:
-        The rows, columns of `data.tables.columns.PATCH_COLUMNS` (not those that nothing is known about); what was left
-        out of the annotations, a line for each reason; and one line for every slide that could not be used.
+        Rows with the known columns of `data.tables.columns.PATCH_COLUMNS`; one line for each reason of skipped
+        annotation content; and one line for each unusable slide.
 
     Raises:
-        InputError: slides cannot be used and `skip_bad_slides` is not set, or the slides have no room for as many
-            patches as asked for.
+        InputError: Slides are unusable without `skip_bad_slides`, or the slides have too few places for patches.
     """
     slides = [s for s in slides if any(n and s.offers(label) for label, n in wanted[s.split].items())]
     nums = [_offers(slide, slides, wanted[slide.split]) for slide in slides]
@@ -72,25 +71,25 @@ def draw_labeled_patches(
     for split, labels in wanted.items():
         here = [s for s in surveys if s.slide.split == split and not s.problem]
         turns = [_take(here, split, label, n, section, placement) for label, n in labels.items() if n]
-        # Slides and labels take turns, so that the first batch of a pass in order already shows all of them.
+        # Slides and labels alternate, so the first batch in table order contains all of them.
         parts += [pd.concat(turns).sort_index(kind="stable")] if turns else []
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return rows.assign(mpp=placement.mpp, side_px=placement.patch_px), notes, problems
 
 
 def refuse_bad_slides(problems: Sequence[str], skip_bad_slides: bool) -> None:
-    """Raise an `InputError` of one line that names the first problems, where they are not to be skipped."""
+    """Raise an `InputError` that names the first problems, unless they are skipped."""
     if problems and not skip_bad_slides:
         raise InputError(
             f"{len(problems)} slides cannot give labeled patches: {first_five(problems)}. "
-            "Mend or remove them, or set index.skip_bad_slides: true to go on without them"
+            "Fix: correct or remove them, or set index.skip_bad_slides: true."
         )
 
 
 def _offers(
     slide: AnnotatedSlide, slides: Sequence[AnnotatedSlide], labels: Mapping[str, int]
 ) -> dict[str, int]:
-    """How many centers of each label a slide is asked for."""
+    """Number of centers to sample on a slide, by label."""
     offers = {}
     for label, wanted in labels.items():
         sharers = sum(s.split == slide.split and s.offers(label) for s in slides)
@@ -107,20 +106,19 @@ def _take(
     section: str,
     placement: LabelPlacement,
 ) -> pd.DataFrame:
-    room = np.array([survey.room(label) for survey in surveys], np.int64)
-    if room.sum() < wanted:
+    num_places = np.array([survey.room(label) for survey in surveys], np.int64)
+    if num_places.sum() < wanted:
         field_um = f"a field of {placement.field_um:g} µm"
         key = "separate_validation" if split == "validation" else split
         lower = "index.min_tissue_fraction" if label == NORMAL else f"{section}.min_tumor_fraction"
         raise InputError(
-            f"{split}: the {np.count_nonzero(room)} slides with a place for {field_um} that is {label} have room for "
-            f"{room.sum()} patches, {wanted} are asked for; lower {section}.{key}.num_{label} or {lower}, "
-            "or give more slides"
+            f"{split}: {np.count_nonzero(num_places)} slides offer {num_places.sum()} {label} places for {field_um}, "
+            f"fewer than {wanted}. Fix: lower {section}.{key}.num_{label} or {lower}, or add slides."
         )
     parts = [pd.DataFrame()]
-    for survey, share in zip(surveys, fair_shares(room, wanted), strict=True):
-        if share:
-            parts.append(_rows(survey, label, int(share)))
+    for survey, num in zip(surveys, fair_shares(num_places, wanted), strict=True):
+        if num:
+            parts.append(_rows(survey, label, int(num)))
     return pd.concat(parts)
 
 

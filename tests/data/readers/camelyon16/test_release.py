@@ -31,11 +31,11 @@ def test_every_kind_of_reference_csv_says_the_same(tmp_path: Path, text: str, si
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("test_001,Tumor\ntest_002\n", "row 2: 'test_002'; expected two or four columns"),
+        ("test_001,Tumor\ntest_002\n", "row 2: 'test_002'"),
         ("test_001,Tumor\nslide_2,Normal\n", "row 2: 'slide_2,Normal'"),
         ("test_001,Metastasis\n", "row 1: 'test_001,Metastasis'"),
         ("test_001,Tumor,IDC\n", "row 1: 'test_001,Tumor,IDC'"),
-        ("test_001,Tumor\nTest_001.tif,Normal\n", "row 2: test_001 stands in an earlier row"),
+        ("test_001,Tumor\nTest_001.tif,Normal\n", "row 2: test_001"),
         ("name,class\n", "no row with a test slide"),
         ("", "no row with a test slide"),
     ],
@@ -65,9 +65,7 @@ def test_groups_are_tumor_or_holes(
 
 
 def test_an_unknown_group_and_a_file_without_a_tumor_are_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"test_001\.xml, annotation 'A1': group 'Stroma' is unknown; tumor is"
-    ):
+    with pytest.raises(ValueError, match=r"test_001\.xml, annotation 'A1': group 'Stroma' is unknown"):
         camelyon16_files.read_lesions(write_xml(tmp_path, ["Tumor", "Stroma"]))
     with pytest.raises(ValueError, match=r"test_001\.xml: outlines holes only"):
         camelyon16_files.read_lesions(write_xml(tmp_path, ["Exclusion"]))

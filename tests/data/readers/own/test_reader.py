@@ -100,7 +100,7 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
         ("path,y\n1.png,1\n", "row 2: neither label nor score"),
         ("path,label,score\n1.png,x,0.5\n", "row 2: labels and scores in one table"),
         ("path,label,score\n1.png,x,\n2.png,,0.5\n", "row 3: labels and scores in one table"),
-        ("path,score\n1.png,0.5\n2.png,1.5\n", "row 3: score is '1.5'; expected a fraction in 0..1"),
+        ("path,score\n1.png,0.5\n2.png,1.5\n", "row 3: score is '1.5'"),
         ("path,score\n1.png,nan\n", "row 2: score is 'nan'"),
         ("path,score\n1.png,\n", "row 2: neither"),
         ("path,slide_id,label\n1.png,a,x\n", "row 2: expected a path or a slide_id, got both"),
@@ -109,18 +109,18 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
         ("path,label,stain\n1.png,x,HE\n", "unknown column 'stain'"),
         ("path,label,split\n1.png,x,training\n", "row 2: split is 'training'"),
         ("path,label,split\n1.png,x,train\n2.png,x,\n", "row 3: no split, while other rows"),
-        ("patch_id,path,label\np,1.png,x\np,2.png,x\n", "row 3: patch_id 'p' stands in row 2 already"),
+        ("patch_id,path,label\np,1.png,x\np,2.png,x\n", "row 3: patch_id 'p' is also in row 2"),
         ("slide_id,y,x,mpp,label\nc,100,100,1,x\n", "row 2: slide 'c' is not in"),
-        ("slide_id,y,x,mpp,label\na,100,100,,x\n", "row 2: mpp is empty; a patch of a slide needs y, x, mpp"),
+        ("slide_id,y,x,mpp,label\na,100,100,,x\n", "row 2: mpp is empty"),
         ("slide_id,y,mpp,label\na,100,1,x\n", "row 2: x is empty"),
-        ("slide_id,y,x,mpp,label\na,-1,100,1,x\n", "row 2: y is '-1'; expected level-0 pixels"),
-        ("slide_id,y,x,mpp,label\na,inf,100,1,x\n", "row 2: y is 'inf'; expected level-0 pixels"),
-        ("slide_id,y,x,mpp,label\na,1e400,100,1,x\n", "row 2: y is '1e400'; expected level-0 pixels"),
-        ("slide_id,y,x,mpp,label\na,100,0x10,1,x\n", "row 2: x is '0x10'; expected level-0 pixels"),
-        ("slide_id,y,x,mpp,label\na,100,100,1_0,x\n", "row 2: mpp is '1_0'; expected µm per pixel"),
+        ("slide_id,y,x,mpp,label\na,-1,100,1,x\n", "row 2: y is '-1'. Fix: write level-0 pixels"),
+        ("slide_id,y,x,mpp,label\na,inf,100,1,x\n", "row 2: y is 'inf'. Fix: write level-0 pixels"),
+        ("slide_id,y,x,mpp,label\na,1e400,100,1,x\n", "row 2: y is '1e400'. Fix: write level-0 pixels"),
+        ("slide_id,y,x,mpp,label\na,100,0x10,1,x\n", "row 2: x is '0x10'. Fix: write level-0 pixels"),
+        ("slide_id,y,x,mpp,label\na,100,100,1_0,x\n", "row 2: mpp is '1_0'. Fix: write µm per pixel"),
         (
             "slide_id,y,x,mpp,side_px,label\na,100,100,1,64.7,x\n",
-            "row 2: side_px is '64.7'; expected a whole number of pixels",
+            "row 2: side_px is '64.7'. Fix: write a whole number of pixels",
         ),
         ("path,label\n1.png,x\n\n\n2.png,\n", "row 5: neither label nor score"),
         ('path,label\n1.png,"x\ny"\n', "row 2: label 'x\\ny' holds '\\n'"),
@@ -140,11 +140,11 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
             "row 3 (patch a-row0000003: 0.25): the same square with two answers",
         ),
         ("slide_id,y,x,mpp,label\na,100,100,1,x\n\na,900,100,1,y\n", "row 4: the patch around y 900"),
-        ("slide_id,y,x,mpp,label\na,100,100,20x,x\n", "row 2: mpp is '20x'; expected µm per pixel"),
+        ("slide_id,y,x,mpp,label\na,100,100,20x,x\n", "row 2: mpp is '20x'. Fix: write µm per pixel"),
         ("slide_id,y,x,mpp,label\na,100,100,0.25,x\n", "slide 'a': asked for 0.25 µm/px, finer than"),
         (
             "slide_id,y,x,mpp,label,patient_id\na,100,100,1,x,eve\n",
-            "row 2: patient 'eve', but slides.csv says 'anna'",
+            "row 2: patient 'eve', but slides.csv has 'anna'",
         ),
         ("path,label\n", "no row below the header"),
     ],
@@ -169,7 +169,7 @@ def test_the_same_square_twice_with_one_label_is_no_error(folder: Path) -> None:
 
 
 def test_no_table_says_what_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"patches\.csv: not found; list your labeled patches there: path\|"):
+    with pytest.raises(ValueError, match=r"patches\.csv: not found.* path\|"):
         own.labeled_patches(tmp_path, **REGIONS)
 
 

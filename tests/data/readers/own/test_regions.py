@@ -254,7 +254,9 @@ def test_what_cannot_be_used_is_one_line(
 
 
 def test_regions_of_another_slide_are_told_by_where_they_lie(take: Take) -> None:
-    with pytest.raises(ValueError, match=r"a\.geojson: nothing of it lies on the slide \(640 × 512 px\)"):
+    with pytest.raises(
+        ValueError, match=r"a\.geojson: no region or point lies on the slide \(640 × 512 px\)"
+    ):
         take(box(5000, 0, 100, 100), box(0, 640, 100, 100))
 
 

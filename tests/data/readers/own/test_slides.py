@@ -40,7 +40,7 @@ def test_slides_that_are_others_are_one_line_with_rows_and_both_digests(folder: 
     os.mkfifo(folder / "pipe.tif")
     with (folder / "slides.csv").open("a") as file:
         file.write(f"pipe,pipe.tif,{_digest('a')}\n")
-    with pytest.raises(ValueError, match=r"slides\.csv: 4 of 5 slides are not what sha256 says") as caught:
+    with pytest.raises(ValueError, match=r"slides\.csv: 4 of 5 slides do not match their sha256") as caught:
         check_sha256(folder, processes=1)
     message = str(caught.value)
     a, b, c = (_digest(name)[:12] for name in "abc")
@@ -54,7 +54,7 @@ def test_slides_that_are_others_are_one_line_with_rows_and_both_digests(folder: 
 @pytest.mark.parametrize("digest", ["abc", "g" * 64, "0" * 63, "0" * 65, "sha256:" + "0" * 64])
 def test_what_is_no_digest_is_refused_wherever_slides_are_read(folder: Path, digest: str) -> None:
     _manifest(folder, a=_digest("a"), b=digest)
-    with pytest.raises(ValueError, match=rf"row 4: sha256 is '{digest}'; expected 64 hexadecimal digits"):
+    with pytest.raises(ValueError, match=rf"row 4: sha256 is '{digest}'.* 64 hexadecimal digits"):
         own.whole_slides(folder)
 
 

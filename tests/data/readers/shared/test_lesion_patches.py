@@ -112,7 +112,7 @@ def test_no_tissue_and_a_field_larger_than_the_slide_give_nothing(slide_with: Ca
     surveyed = survey(everywhere, wide)
     assert (surveyed.room("tumor"), surveyed.room("normal")) == (0, 0)
     bare = slide_with(np.zeros((SIDE_PX, SIDE_PX), bool))
-    assert survey(bare).problem == f"{bare}: no tissue found on it"
+    assert survey(bare).problem.startswith(f"{bare}: no tissue")
 
 
 def test_a_slide_without_room_is_made_up_for_by_the_others_and_none_draws_alike(

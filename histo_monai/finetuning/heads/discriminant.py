@@ -1,0 +1,44 @@
+"""Linear discriminant analysis with a shrunk covariance and equal priors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.finetuning.heads.rows import LinearModel
+from histo_monai.finetuning.heads.settings import DiscriminantSettings
+from histo_monai.utils.process.products import product
+
+
+class Discriminant:
+    """Gaussian classes of one covariance, (1 - s) W + s tr(W) / D I, W being the pooled covariance within classes.
+
+    W has a rank of n at most, so one singular value decomposition of the centered rows inverts it at every shrinkage
+    (Friedman 1989). Priors are equal: patients left out have other class proportions.
+    """
+
+    Settings: ClassVar = DiscriminantSettings
+    learns: ClassVar[tuple[str, ...]] = ("classes",)
+
+    @staticmethod
+    def fit(
+        rows: NDArray, targets: NDArray, num_classes: int | None, weights: NDArray, grid: Sequence[float]
+    ) -> list[LinearModel]:
+        """See `protocol.Head`; settings are shrinkages s, 0 < s <= 1."""
+        one_hot = np.eye(num_classes or 0)[targets] * weights[:, None]
+        means = product(one_hot.T, rows) / one_hot.sum(axis=0)[:, None]
+        centered = (rows - means[targets]) * np.sqrt(weights / weights.sum())[:, None]
+        _, singular, basis = np.linalg.svd(centered, full_matrices=False)
+        variances = np.square(singular)
+        mean_variance = max(float(variances.sum()) / rows.shape[1], np.finfo(float).tiny)
+        coordinates = product(means, basis.T)
+        models = []
+        for shrinkage in grid:
+            ridge = shrinkage * mean_variance
+            shares = (1 - shrinkage) * variances / ((1 - shrinkage) * variances + ridge)
+            directions = (means - product(coordinates * shares, basis)) / ridge
+            models.append(LinearModel(directions, -(directions * means).sum(axis=1) / 2))
+        return models

@@ -1,0 +1,62 @@
+"""What several heads do with rows of features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from histo_monai.finetuning.heads.modules import linear_module
+from histo_monai.utils.process.products import product
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Linear outputs.
+
+    Attributes:
+        weights: Shape (K, D).
+        biases: Shape (K,).
+    """
+
+    weights: NDArray[np.float64]
+    biases: NDArray[np.float64]
+
+    def outputs(self, rows: NDArray) -> NDArray[np.float64]:
+        """See `protocol.HeadModel`."""
+        return np.asarray(product(rows, self.weights.T) + self.biases)
+
+    def module(self) -> nn.Module:
+        """See `protocol.HeadModel`."""
+        return linear_module(self.weights, self.biases)
+
+
+def unit(rows: NDArray) -> NDArray[np.float64]:
+    """Rows at length 1; a row of zeros stays."""
+    rows = np.asarray(rows, np.float64)
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(length > 0, length, 1.0)
+
+
+def row_space(rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coordinates of rows in an orthonormal basis of their span, and the basis.
+
+    A model with an L2 penalty has its weights in the span of its rows, so it is fitted there: n numbers a row in place
+    of D.
+
+    Returns:
+        Coordinates, Shape (n, r), and basis, Shape (r, D), r = min(n, D).
+    """
+    if rows.shape[0] >= rows.shape[1]:
+        return rows, np.eye(rows.shape[1])
+    basis, triangle = np.linalg.qr(rows.T)
+    return triangle.T, basis.T
+
+
+def balanced(targets: NDArray, weights: NDArray) -> NDArray[np.float64]:
+    """Weights of rows scaled so that classes have equal sums; the sum over all rows stays. Shape (n,)."""
+    sums = np.bincount(targets, weights)
+    scaled = weights / sums[targets]
+    return np.asarray(scaled * (weights.sum() / scaled.sum()))

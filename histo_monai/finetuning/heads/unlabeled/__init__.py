@@ -1,0 +1,1 @@
+"""What unlabeled patches add to heads, in feature space."""

@@ -1,0 +1,61 @@
+"""Class proportions of unlabeled patches: probabilities are balanced to them, or they are estimated."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+
+from histo_monai.utils.errors import InputError
+
+STEPS = 500
+TOLERANCE = 1e-9
+
+
+def class_offsets(logits: NDArray, proportions: NDArray) -> NDArray[np.float64]:
+    """Offsets of the classes with which the mean probabilities are the given proportions.
+
+    Sinkhorn's iteration: softmax(logits + offsets) has rows of sum 1, and columns of the wanted mean. The offsets are
+    a function of the class alone, so the model with them predicts new patches, too.
+
+    Args:
+        logits: of unlabeled patches, Shape (N, K).
+        proportions: of the classes, above 0, sum 1; Shape (K,).
+
+    Returns:
+        Shape (K,), mean 0.
+
+    Raises:
+        InputError: proportions are not above 0, or do not sum to 1.
+    """
+    if (proportions <= 0).any() or not np.isclose(proportions.sum(), 1):
+        raise InputError(
+            f"class proportions: expected numbers above 0 of sum 1, not {list(map(float, proportions))}. "
+            "Fix: state one proportion for each class."
+        )
+    wanted = np.log(proportions)
+    offsets = np.zeros(len(proportions))
+    for _ in range(STEPS):
+        rows = logits + offsets
+        means = logsumexp(rows - logsumexp(rows, axis=1, keepdims=True), axis=0) - np.log(len(rows))
+        offsets += wanted - means
+        if np.abs(means - wanted).max() < TOLERANCE:
+            break
+    return np.asarray(offsets - offsets.mean())
+
+
+def estimated_proportions(logits: NDArray, steps: int = 200) -> NDArray[np.float64]:
+    """Class proportions of unlabeled patches by expectation-maximization (Saerens et al. 2002), from equal ones.
+
+    Args:
+        logits: of a model with equal class proportions in training, calibrated. Shape (N, K).
+
+    Returns:
+        Shape (K,), sum 1.
+    """
+    likelihoods = softmax(logits, axis=1)
+    proportions = np.full(logits.shape[1], 1 / logits.shape[1])
+    for _ in range(steps):
+        posteriors = likelihoods * proportions
+        proportions = (posteriors / posteriors.sum(axis=1, keepdims=True)).mean(axis=0)
+    return np.asarray(proportions)

@@ -1,0 +1,124 @@
+"""`finetuning.heads`, unlabeled patches: linear solves, margins, naive graphs, and the safeguard of self-training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from histo_monai.finetuning.heads.selection import Labels
+from histo_monai.finetuning.heads.settings import SelectionSettings
+from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate, touching_graph
+from histo_monai.finetuning.heads.unlabeled.self_training import self_train
+from histo_monai.finetuning.heads.unlabeled.sinkhorn import class_offsets, estimated_proportions
+from histo_monai.utils.errors import InputError
+
+RNG = np.random.default_rng(2)
+ROWS = RNG.normal(size=(60, 5))
+KNOWN = np.zeros((60, 3))
+KNOWN[np.arange(12), np.arange(12) % 3] = 1.0
+
+
+def test_a_neighbor_graph_is_a_naive_loop() -> None:
+    unit = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+    expected = np.zeros((60, 60))
+    for i in range(60):
+        cosines = {j: float(unit[i] @ unit[j]) for j in range(60) if j != i}
+        for j in sorted(cosines, key=lambda j: -cosines[j])[:4]:
+            expected[i, j] += max(cosines[j], 0.0) ** 3 / 2
+            expected[j, i] += max(cosines[j], 0.0) ** 3 / 2
+    np.testing.assert_allclose(neighbor_graph(ROWS, 4).toarray(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.99])
+def test_propagation_is_the_direct_solution(alpha: float) -> None:
+    graph = neighbor_graph(ROWS, 6)
+    weights = graph.toarray()
+    root = np.sqrt(weights.sum(axis=1))
+    expected = np.linalg.solve(np.eye(60) - alpha * weights / root[:, None] / root[None], KNOWN)
+    np.testing.assert_allclose(propagate(graph, KNOWN, alpha), expected, atol=1e-6)
+
+
+def test_touching_patches_are_those_of_a_naive_loop_and_of_one_slide() -> None:
+    cells = np.array([(y, x) for y in range(4) for x in range(5)] * 2) * 128.0 + 64
+    slides = np.repeat(["a", "b"], 20)
+    expected = np.zeros((40, 40))
+    for i in range(40):
+        for j in range(40):
+            is_near = np.abs(cells[i] - cells[j]).max() <= 128
+            expected[i, j] = 0.5 if i != j and is_near and slides[i] == slides[j] else 0
+    np.testing.assert_array_equal(touching_graph(slides, cells, 128.0).toarray(), expected)
+
+
+def test_a_patch_without_a_path_to_a_label_has_zeros() -> None:
+    cells, slides = np.zeros((4, 2)), np.array(["a", "a", "b", "b"])
+    known = np.array([[1.0, 0.0], [0, 0], [0, 0], [0, 0]])
+    spread = propagate(touching_graph(slides, cells, 1.0), known, 0.9)
+    assert (spread[:2, 0] > 0).all()
+    assert not spread[2:].any()
+
+
+def test_sinkhorn_has_the_stated_margins() -> None:
+    logits, proportions = RNG.normal(size=(500, 3)) * 3, np.array([0.7, 0.2, 0.1])
+    probabilities = softmax(logits + class_offsets(logits, proportions), axis=1)
+    np.testing.assert_allclose(probabilities.mean(axis=0), proportions, atol=1e-8)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+def test_proportions_that_are_none_name_the_mend() -> None:
+    with pytest.raises(InputError, match="Fix: state one proportion for each class"):
+        class_offsets(np.zeros((4, 2)), np.array([0.7, 0.7]))
+
+
+def test_estimated_proportions_are_those_that_made_the_patches() -> None:
+    """Two unit Gaussians at -1 and 1: the log odds at equal proportions are 2 x."""
+    targets = RNG.uniform(size=20000) < 0.15
+    points = RNG.normal(np.where(targets, 1.0, -1.0), 1.0)
+    estimated = estimated_proportions(np.stack([-points, points], axis=1))
+    assert estimated[1] == pytest.approx(0.15, abs=0.01)
+
+
+PATIENTS = np.repeat(np.arange(6), 10)
+CLASSES = RNG.integers(0, 2, 60)
+SEPARATE = {"depth": (RNG.normal(size=(60, 8)) + 2.0 * CLASSES[:, None]).astype(np.float32)}
+OTHER_CLASSES = RNG.integers(0, 2, 300)
+OTHERS = {"depth": (RNG.normal(size=(300, 8)) + 2.0 * OTHER_CLASSES[:, None]).astype(np.float32)}
+SETTINGS = SelectionSettings(class_heads=("class_means",))
+
+
+def test_the_safeguard_refuses_pseudo_labels_of_the_wrong_class() -> None:
+    """The pseudo labels are the opposite of what the head predicts, and count ten times as much as the labels."""
+    labels = Labels(CLASSES, PATIENTS, 2)
+    result = self_train(
+        SEPARATE, labels, OTHERS, SETTINGS, 0, weight=10.0, threshold=0.5, change=lambda p: p[:, ::-1]
+    )
+    assert not result.is_accepted
+    assert result.gain < 0
+    assert (result.head.predict(OTHERS).argmax(axis=1) == OTHER_CLASSES).mean() > 0.95
+
+
+def test_the_safeguard_accepts_the_true_classes_where_labels_are_noisy() -> None:
+    rows = {"depth": (RNG.normal(size=(60, 8)) * 2.5 + CLASSES[:, None]).astype(np.float32)}
+    others = {"depth": (RNG.normal(size=(900, 8)) * 2.5 + (np.arange(900) % 2)[:, None]).astype(np.float32)}
+    truth = np.eye(2)[np.arange(900) % 2]
+    labels = Labels(CLASSES, PATIENTS, 2)
+    result = self_train(rows, labels, others, SETTINGS, 0, weight=10.0, threshold=0.5, change=lambda _: truth)
+    assert result.is_accepted
+    assert result.gain > 0
+    assert result.num_pseudo_labels == 900
+
+
+def test_no_patch_above_the_threshold_changes_nothing() -> None:
+    labels = Labels(CLASSES, PATIENTS, 2)
+    result = self_train(
+        SEPARATE,
+        labels,
+        OTHERS,
+        SETTINGS,
+        0,
+        weight=1.0,
+        threshold=0.9,
+        change=lambda p: np.full_like(p, 0.5),
+    )
+    assert not result.is_accepted
+    assert result.num_pseudo_labels == 0
