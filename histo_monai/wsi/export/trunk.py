@@ -39,7 +39,7 @@ def write_trunk(model: Path, path: Path) -> str:
             "Fix: export --onnx or --bundle"
         )
     state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}
-    told = {
+    metadata = {
         "name": encoder.name,
         "mean": json.dumps(about["encoder"]["mean"]),
         "std": json.dumps(about["encoder"]["std"]),
@@ -48,7 +48,7 @@ def write_trunk(model: Path, path: Path) -> str:
         "card": json.dumps(model_facts(about), ensure_ascii=False),
     }
     with whole_file(path) as draft:
-        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **told}))
+        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **metadata}))
     mean, std = about["encoder"]["mean"], about["encoder"]["std"]
     size = "" if encoder.any_size else f", img_size={encoder.img_px}"
     build = f'timm.create_model("{encoder.name}", num_classes=0{size})'
