@@ -33,17 +33,17 @@ class ClassMeans:
     def fit(self, rows: NDArray, targets: NDArray) -> Self:
         """Fit to rows, Shape (n, D), and their classes, Shape (n,)."""
         self.classes_ = np.unique(targets)
-        unit = _unit(rows)
-        self.means_ = _unit(np.stack([unit[targets == number].mean(axis=0) for number in self.classes_]))
+        points = unit(rows)
+        self.means_ = unit(np.stack([points[targets == number].mean(axis=0) for number in self.classes_]))
         return self
 
     def predict_proba(self, rows: NDArray) -> NDArray[np.float64]:
         """Softmax of the cosines; Shape (n, classes)."""
-        return softmax(product(_unit(rows), self.means_.T) / self.temperature, axis=1)
+        return softmax(product(unit(rows), self.means_.T) / self.temperature, axis=1)
 
 
-def _unit(rows: NDArray) -> NDArray[np.float64]:
-    """Rows at length 1; zero rows stay zero."""
+def unit(rows: NDArray) -> NDArray[np.float64]:
+    """Rows at length 1, float64; zero rows stay zero."""
     rows = np.asarray(rows, np.float64)
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(length > 0, length, 1.0)

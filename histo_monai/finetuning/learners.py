@@ -110,14 +110,14 @@ class Model:
         model = build(candidate.setting, len(targets))
         if num_classes is not None and len(np.unique(targets)) == 1:
             model = DummyClassifier()  # A linear model needs two classes.
-        with warnings.catch_warnings(), _no_flags():
+        with warnings.catch_warnings(), no_flags():
             warnings.simplefilter("ignore", ConvergenceWarning)  # Early stops are scored as they are.
             self._model = model.fit(features[candidate.features], targets)
 
     def predict(self, features: Features) -> NDArray[np.float64]:
         """Probabilities (n, K), 0 for a class without a label; or scores (n, 1), clipped to 0..1."""
         rows = features[self.candidate.features]
-        with _no_flags():
+        with no_flags():
             if self._num_classes is None:
                 return np.clip(self._model.predict(rows), 0.0, 1.0).reshape(-1, 1).astype(np.float64)
             probabilities = np.zeros((len(rows), self._num_classes))
@@ -136,11 +136,7 @@ class Model:
         scaler, linear = self._model[0], self._model[-1]
         weights, biases = np.atleast_2d(linear.coef_), np.atleast_1d(linear.intercept_)
         if self._num_classes is not None:
-            if len(weights) == 1:  # two classes: log odds of the second
-                weights, biases = (
-                    np.stack([-weights[0], weights[0]]) / 2,
-                    np.stack([-biases[0], biases[0]]) / 2,
-                )
+            weights, biases = class_logits(weights, biases)
             known_weights, known_biases, known = weights, biases, linear.classes_
             weights = np.zeros((self._num_classes, known_weights.shape[1]))
             biases = np.full(self._num_classes, np.log(UNKNOWN))
@@ -149,7 +145,14 @@ class Model:
         return weights, biases - product(weights, scaler.mean_)
 
 
-def _no_flags() -> np.errstate:
+def class_logits(weights: NDArray, biases: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights (K, D) and biases (K,) of a linear classifier of scikit-learn, which gives two classes as one row."""
+    if len(weights) > 1:
+        return weights, biases
+    return np.stack([-weights[0], weights[0]]) / 2, np.stack([-biases[0], biases[0]]) / 2
+
+
+def no_flags() -> np.errstate:
     """Context without floating-point flags, which matrix products raise on some machines without an error."""
     return np.errstate(divide="ignore", over="ignore", invalid="ignore")
 

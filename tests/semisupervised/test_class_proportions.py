@@ -9,12 +9,12 @@ import torch
 from scipy.optimize import minimize
 
 from histo_monai.data.tables.tasks import split_rows
+from histo_monai.finetuning.class_offsets import log_odds_to
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.settings import MixedTeacherSettings
 from histo_monai.semisupervised.teaching.class_proportions import (
     class_proportions,
-    log_odds_to,
     match_class_proportions,
 )
 from histo_monai.training.prediction import predict, take_statistics

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from histo_monai.finetuning.class_means import unit
 from histo_monai.finetuning.heads.modules import CosineModule
-from histo_monai.finetuning.heads.rows import unit
 from histo_monai.finetuning.heads.settings import ClassMeansSettings
 from histo_monai.utils.process.products import product
 

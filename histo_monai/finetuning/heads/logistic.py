@@ -6,16 +6,14 @@ import warnings
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from histo_monai.finetuning.heads.rows import LinearModel, balanced, row_space
 from histo_monai.finetuning.heads.settings import LogisticSettings
+from histo_monai.finetuning.learners import MOST_ITERATIONS, class_logits, no_flags
 from histo_monai.utils.process.products import product
-
-MOST_ITERATIONS = 100
 
 
 class Logistic:
@@ -34,16 +32,9 @@ class Logistic:
         models = []
         for strength in grid:
             fitted = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS)
-            with warnings.catch_warnings(), np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-                warnings.simplefilter(
-                    "ignore", ConvergenceWarning
-                )  # A model that stopped early is scored as it is.
+            with warnings.catch_warnings(), no_flags():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # Early stops are scored as they are.
                 fitted.fit(coordinates, targets, sample_weight=equal)
-            weights_, biases = fitted.coef_, fitted.intercept_
-            if num_classes == 2:  # scikit-learn gives the log odds of the second class.
-                weights_, biases = (
-                    np.concatenate([-weights_, weights_]) / 2,
-                    np.array([-1.0, 1.0]) * biases / 2,
-                )
-            models.append(LinearModel(product(weights_, basis), biases))
+            logit_weights, biases = class_logits(fitted.coef_, fitted.intercept_)
+            models.append(LinearModel(product(logit_weights, basis), biases))
         return models

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from histo_monai.finetuning.class_means import unit
 from histo_monai.finetuning.heads.modules import NeighborsModule
-from histo_monai.finetuning.heads.rows import balanced, unit
+from histo_monai.finetuning.heads.rows import balanced
 from histo_monai.finetuning.heads.settings import NeighborsSettings
 from histo_monai.utils.process.products import product
 

@@ -33,13 +33,6 @@ class LinearModel:
         return linear_module(self.weights, self.biases)
 
 
-def unit(rows: NDArray) -> NDArray[np.float64]:
-    """Rows at length 1; a row of zeros stays."""
-    rows = np.asarray(rows, np.float64)
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(length > 0, length, 1.0)
-
-
 def row_space(rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coordinates of rows in an orthonormal basis of their span, and the basis.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -13,12 +14,12 @@ Natural = Annotated[int, Range(1)]
 
 
 @dataclass(frozen=True)
-class HeadSettings:
+class HeadSettings(ABC):
     """Values that a head is tried with; cross-validation selects one of each."""
 
+    @abstractmethod
     def grid(self) -> list[Any]:
         """All settings of the head, in the form that `protocol.Head.fit` takes; of equal scores the first is used."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

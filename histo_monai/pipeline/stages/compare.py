@@ -97,12 +97,12 @@ def run() -> None:
         (draft / REPORT).write_text(report, encoding="utf-8")
         image.imsave(draft / PICTURE, forest(_title(params), tables[::-1]))
         summary = summarize(headline)
-        told = {
+        headings = {
             "title": _title(params),
             "warnings": warnings,
             "about": {part.split: part.about for part in tables},
         }
-        write_metrics(draft, told | summary, provenance, summary=summary)
+        write_metrics(draft, headings | summary, provenance, summary=summary)
     write_json(paths.CHOSEN, recommended)
     for line in warnings:
         _LOG.warning("%s", line)

@@ -72,7 +72,7 @@ def run() -> None:
         InputError: an output of an earlier stage is missing or malformed.
     """
     params = load_params(paths.PARAMS)
-    told = read_json(paths.COMPARISON / paths.METRICS, "run `dvc repro compare` again", _COMPARISON)
+    comparison = read_json(paths.COMPARISON / paths.METRICS, "run `dvc repro compare` again", _COMPARISON)
     main = _main_run(params)
     predictions = _predictions(main)
     libraries = found()
@@ -82,17 +82,17 @@ def run() -> None:
     with whole_folder(paths.REPORT) as draft:
         (draft / PICTURES).mkdir()
         sections = [
-            _results(told, predictions, main, warnings),
-            comparison_section(_splits(told)),
+            _results(comparison, predictions, main, warnings),
+            comparison_section(_splits(comparison)),
             _whole_slides(draft, params, main),
             _answers(draft, predictions, main),
             _training(draft, main),
             _pretraining(draft, params),
             _data(draft),
             cards_section(_cards(main)),
-            run_section(paths.PARAMS.read_text(encoding="utf-8"), told["provenance"]),
+            run_section(paths.PARAMS.read_text(encoding="utf-8"), comparison["provenance"]),
         ]
-        write_page(draft, told["title"], _subtitle(params, main), sections, libraries)
+        write_page(draft, comparison["title"], _subtitle(params, main), sections, libraries)
         write_metrics(draft, {"run": main.name, "warnings": warnings}, provenance)
     for line in warnings:
         _LOG.warning("%s", line)
@@ -111,9 +111,9 @@ def _subtitle(params: Params, main: Run) -> str:
     return f"{params.dataset}, {kind}. {num} run{'s' * (num > 1)}. Details show the run {main.name}."
 
 
-def _splits(told: Mapping[str, Any]) -> list[SplitTable]:
+def _splits(comparison: Mapping[str, Any]) -> list[SplitTable]:
     """Tables of the comparison, the main split first."""
-    if not told["about"]:
+    if not comparison["about"]:
         return []
     names = ("split", "metric", "method", "training", "first", "second")
     table = read_varied_csv(paths.COMPARISON / "table.csv", names, stage="compare")
@@ -121,14 +121,14 @@ def _splits(told: Mapping[str, Any]) -> list[SplitTable]:
     table["model"] = [Row(*names).id for names in table[["method", "training"]].itertuples(index=False)]
     parts = [
         SplitTable(split, about, table[table["split"] == split], tests[tests["split"] == split])
-        for split, about in told["about"].items()
+        for split, about in comparison["about"].items()
     ]
     order = {"test": 0, "validation": 2}
     return sorted(parts, key=lambda part: order.get(part.split, 1))
 
 
 def _results(
-    told: Mapping[str, Any], predictions: Predictions | None, main: Run, warnings: Sequence[str]
+    comparison: Mapping[str, Any], predictions: Predictions | None, main: Run, warnings: Sequence[str]
 ) -> Section:
     labels = read_json(paths.LABELS_JSON, "run `dvc repro index` again", _LABELS)
     counts = read_json(paths.INDEX / paths.METRICS, "run `dvc repro index` again", _COUNTS)
@@ -139,8 +139,8 @@ def _results(
     if selecting := trained.get("num_validation", 0):
         of_all += f", and {selecting:,} further labels selected the model: {used + selecting:,} labels in all"
     beside = f", and {unlabeled:,} patches without labels" if unlabeled else ""
-    known = [*warnings, *told["warnings"], *labels.get("warnings", [])]
-    return results_section(_splits(told), known, f"{of_all}{beside}.", _majority(predictions))
+    known = [*warnings, *comparison["warnings"], *labels.get("warnings", [])]
+    return results_section(_splits(comparison), known, f"{of_all}{beside}.", _majority(predictions))
 
 
 def _majority(part: Predictions | None) -> Majority | None:
@@ -268,8 +268,8 @@ def _data(draft: Path) -> Section:
         for path in drawn
     ]
     patches = read_patches(paths.PATCHES_CSV)
-    told = list(dict.fromkeys([*audit, *remarks]))
-    return data_section(slides, patches, counts, told, pictures)
+    notes = list(dict.fromkeys([*audit, *remarks]))
+    return data_section(slides, patches, counts, notes, pictures)
 
 
 def _cards(main: Run) -> dict[str, Mapping[str, Any]]:

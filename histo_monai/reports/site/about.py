@@ -49,8 +49,8 @@ def data_section(
     shown = {name: value for name, value in counts.items() if isinstance(value, int)}
     rows = [[Cell(name.replace("_", " ")), Cell(f"{value:,}", float(value))] for name, value in shown.items()]
     blocks.append(Table("All counts of the index", ["", "number"], rows, folded=True))
-    told = list(audit) or ["The audit found no leak between training and test."]
-    blocks.append(Lines(["Findings of the audit", *told], "warning" if audit else ""))
+    findings = list(audit) or ["The audit found no leak between training and test."]
+    blocks.append(Lines(["Findings of the audit", *findings], "warning" if audit else ""))
     if pictures:
         note = "Pale: no tissue. Dots: patch centers of pretraining. Squares: labeled patches."
         blocks.append(Pictures("Tissue and patches", pictures, note, large=True))

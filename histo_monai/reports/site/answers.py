@@ -125,8 +125,8 @@ def _of_scores(part: Predictions) -> list[Block]:
         whose = f"score by pathologist {ending[1:].upper()}" if ending else "score by the pathologist"
         for name in MODELS:
             icc = intraclass_correlation(np.stack([known, part.predictions[name]], axis=1), form="ICC2")
-            told = number(icc.value, icc.low, icc.high).text
-            words = f"ICC(2,1) {told}. Dashed line: equal scores."
+            text = number(icc.value, icc.low, icc.high).text
+            words = f"ICC(2,1) {text}. Dashed line: equal scores."
             spec = charts.scatter(known, part.predictions[name], whose)
             title = f"{_IN_WORDS[name][:1].upper()}{_IN_WORDS[name][1:]} against {whose}"
             blocks.append(Chart(title, spec, words))
@@ -134,8 +134,8 @@ def _of_scores(part: Predictions) -> list[Block]:
     if len(raters) == 2:
         icc = intraclass_correlation(np.stack(raters, axis=1), form="ICC2")
         agreed = number(icc.value, icc.low, icc.high).text
-        told = f"Agreement of the two pathologists: {agreed}."
-        blocks.insert(0, Lines([told]))
+        text = f"Agreement of the two pathologists: {agreed}."
+        blocks.insert(0, Lines([text]))
     return blocks
 
 

@@ -124,8 +124,10 @@ def write_shown_slide(slide: ShownSlide, *, tiling: Tiling) -> tuple[SlideEntry,
         for name, points in found.items()
     }
     script = f"{tiling.folder}/{_short(slide.slide_id)}.js"
-    told = slide_script(slide.slide_id, pyramid, f"{tiles}/", heatmap, outlines, detections, slide.radius_um)
-    (tiling.page / script).write_text(told, encoding="utf-8")
+    content = slide_script(
+        slide.slide_id, pyramid, f"{tiles}/", heatmap, outlines, detections, slide.radius_um
+    )
+    (tiling.page / script).write_text(content, encoding="utf-8")
     classes = tuple(dict.fromkeys(name.partition(":")[2] for name in heatmap.values if ":" in name))
     title = f"{slide.slide_id} ({slide.about})" if slide.about else slide.slide_id
     size = " × ".join(f"{side * pyramid.mpp / 1000:.1f}" for side in (pyramid.width, pyramid.height))

@@ -34,8 +34,8 @@ def results_section(
         return Section("results", "Results", [none])
     first = splits[0]
     blocks: list[Block] = [Lines(_with_majority([*story(first), labels], majority, first), "lead")]
-    told = [f"{line[:1].upper()}{line[1:]}" for line in warnings]
-    blocks.append(Lines(["Limits of these results", *told], "warning") if told else Lines([]))
+    notes = [f"{line[:1].upper()}{line[1:]}" for line in warnings]
+    blocks.append(Lines(["Limits of these results", *notes], "warning") if notes else Lines([]))
     blocks.append(_values_chart(first))
     differences = _differences_chart(first)
     blocks += [differences] if differences else []
@@ -78,20 +78,20 @@ class Majority(NamedTuple):
     right: float
 
 
-def _with_majority(told: list[str], majority: Majority | None, split: SplitTable) -> list[str]:
+def _with_majority(notes: list[str], majority: Majority | None, split: SplitTable) -> list[str]:
     """Lines with the majority baseline, first if no network exceeds its accuracy."""
     if majority is None:
-        return told
+        return notes
     metric = split.metrics[0]
     values = [split.row(model, metric).value for model in split.models if Row.of(model).is_network]
     share = f"{majority.right:.3f}"
     if any(value > majority.right for value in values):
         return [
-            *told,
+            *notes,
             f"Predicting the most frequent label, {majority.label}, for every patch is correct on {share}.",
         ]
     none = "No network exceeds the accuracy of predicting the most frequent label for every patch"
-    return [f"{none}, {majority.label}: {share}.", *told]
+    return [f"{none}, {majority.label}: {share}.", *notes]
 
 
 def story(split: SplitTable) -> Iterator[str]:

@@ -110,12 +110,12 @@ def course(table: pd.DataFrame, name: str) -> list[Block]:
         part, _, measure = str(column).partition("_")
         if part not in ("train", "validation"):
             continue
-        told = WORDS.get(measure, measure.replace("_", " "))
+        text = WORDS.get(measure, measure.replace("_", " "))
         kind = "guesses" if measure in _OF_GUESSES else "shares" if measure in _SHARES else "losses"
         measured[kind] += [
             {
                 "epoch": int(epoch),
-                "name": told if kind == "guesses" else f"{part}: {told}",
+                "name": text if kind == "guesses" else f"{part}: {text}",
                 "value": round(float(value), 6),
             }
             for epoch, value in zip(table["epoch"], table[column], strict=True)

@@ -28,7 +28,7 @@ NAME = "vendored"
 """Folder beside this file, which git does not track: a copy of the repository that DVC makes for a queued experiment
 has none, and takes those of the installed package."""
 REGISTRY = "https://registry.npmjs.org"
-"""Where packages are fetched from on a machine without npm; npm itself knows the registry of the house."""
+"""Where packages are fetched from on a machine without npm; npm uses its own configuration."""
 TIMEOUT_S = 120.0
 
 
@@ -38,7 +38,7 @@ class Library(NamedTuple):
     Attributes:
         name: of the package, and of the file that it leaves here, with `.js`.
         version: that is fetched.
-        sha512: of the package as the registry tells it, base64.
+        sha512: of the package, as the registry states it, base64.
         script: path in the package.
         license: the same, of its license.
     """
@@ -99,8 +99,8 @@ def _installed() -> Iterator[Path]:
     site = HERE.relative_to(HERE.parents[2]) / NAME
     for package in importlib.metadata.distributions(name="histo_monai"):
         yield Path(str(package.locate_file(str(site))))
-        told = json.loads(package.read_text("direct_url.json") or "{}")
-        address = urllib.parse.urlsplit(told.get("url", ""))
+        origin = json.loads(package.read_text("direct_url.json") or "{}")
+        address = urllib.parse.urlsplit(origin.get("url", ""))
         if address.scheme == "file":  # installed from a folder, with `pip install --editable`
             yield Path(urllib.parse.unquote(address.path)) / site
 
@@ -153,9 +153,9 @@ def _by_npm(library: Library) -> bytes:
             subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
             return next(Path(folder).glob("*.tgz")).read_bytes()
         except (subprocess.SubprocessError, StopIteration) as error:
-            told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+            lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
             raise OSError(
-                f"npm could not fetch {library.name} {library.version}: {told[-1] if told else error!r}"
+                f"npm could not fetch {library.name} {library.version}: {lines[-1] if lines else error!r}"
             ) from None
 
 

@@ -69,13 +69,13 @@ def _estimates(estimates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Ta
         cells = [Cell(metric.replace("_", " "))]
         for model in estimates:
             value = estimates[model].get(metric)
-            told = Cell("—")
+            cell = Cell("—")
             if isinstance(value, Mapping) and value.get("value") is not None:
                 low, high = (np.nan if value.get(end) is None else value[end] for end in ("low", "high"))
-                told = number(value["value"], low, high)
+                cell = number(value["value"], low, high)
             elif isinstance(value, int | float):
-                told = number(value)
-            cells.append(told)
+                cell = number(value)
+            cells.append(cell)
         rows.append(cells)
     return Table("Test slides", ["", *estimates], rows)
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 import torch
 
 from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.finetuning.class_offsets import log_odds_to
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.prediction import over_patches, take_statistics
 from histo_monai.training.task import Task
 
 MOST_STRETCHED = 3.0
 """Largest factor by which scores are stretched."""
-_ROUNDS = 1000
-_CLOSE = 1e-6
-"""Tolerance of proportions."""
+_SMALLEST_SPREAD = 1e-6
 
 
 def class_proportions(model: TaskModel, task: Task, patches: LabeledLoader) -> torch.Tensor:
@@ -53,7 +52,7 @@ def match_class_proportions(
             bias.add_(log_odds_to(outputs, proportions).to(bias))
             return
         (mean, spread), (wanted, wanted_spread) = _mean_and_spread(outputs).tolist(), proportions.tolist()
-        stretch = min(max(wanted_spread / max(spread, _CLOSE), 1 / MOST_STRETCHED), MOST_STRETCHED)
+        stretch = min(max(wanted_spread / max(spread, _SMALLEST_SPREAD), 1 / MOST_STRETCHED), MOST_STRETCHED)
         weight.mul_(stretch)
         bias.mul_(stretch).add_(wanted - stretch * mean)
 
@@ -68,28 +67,6 @@ def adapt(model: TaskModel, task: Task, patches: LabeledLoader, proportions: tor
     take_statistics(model, task, patches)
     if proportions is not None:
         match_class_proportions(model, task, patches, proportions)
-
-
-def log_odds_to(logits: torch.Tensor, proportions: torch.Tensor) -> torch.Tensor:
-    """Additive change of each class's logits that gives the mean softmax `proportions`.
-
-    Scales rows and columns in turn until convergence (Sinkhorn & Knopp 1967).
-
-    Args:
-        logits: Shape (n, K), float64.
-        proportions: Shape (K,), sum 1; zeros are raised to 1e-6.
-
-    Returns:
-        Shape (K,), float64; sum 0.
-    """
-    proportions = proportions.clamp(min=_CLOSE)
-    change = torch.zeros_like(proportions)
-    for _ in range(_ROUNDS):
-        present = (logits + change).softmax(dim=1).mean(dim=0)
-        if float((present - proportions).abs().max()) < _CLOSE:
-            break
-        change += proportions.log() - present.log()
-    return change - change.mean()
 
 
 def _mean_and_spread(scores: torch.Tensor) -> torch.Tensor:

@@ -136,14 +136,14 @@ def _add_properties(path: Path, about: Mapping[str, Any]) -> None:
     import onnx
 
     proto = onnx.load(path)
-    told = {
+    metadata = {
         "patch_px": about["patch_px"],
         "mpp": about.get("mpp") or ", ".join(f"{mpp:g}" for mpp in about["mpps"]),
         "classes": json.dumps(about.get("classes") or []),
         "encoder": about["encoder"]["name"],
         "pixels": "RGB, 0..1; normalization is part of the graph",
     }
-    for key, value in told.items():
+    for key, value in metadata.items():
         proto.metadata_props.add(key=key, value=str(value))
     onnx.checker.check_model(proto, full_check=True)
     onnx.save(proto, path)

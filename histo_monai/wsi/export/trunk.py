@@ -16,7 +16,7 @@ from histo_monai.utils.storage import check_folder, check_outputs, whole_file
 
 
 def write_trunk(model: Path, path: Path) -> str:
-    """Write a backbone as safetensors; its header states architecture, normalization, patch side, µm/px and model card.
+    """Write a backbone as safetensors; its metadata states architecture, normalization, patch side, µm/px and model card.
 
     Args:
         model: encoder.safetensors or model.safetensors.
@@ -40,7 +40,7 @@ def write_trunk(model: Path, path: Path) -> str:
             "Fix: export --onnx or --bundle"
         )
     state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}
-    header = {
+    metadata = {
         "name": encoder.name,
         "mean": json.dumps(about["encoder"]["mean"]),
         "std": json.dumps(about["encoder"]["std"]),
@@ -49,11 +49,11 @@ def write_trunk(model: Path, path: Path) -> str:
         "card": json.dumps(model_facts(about), ensure_ascii=False),
     }
     if encoder.side_px is not None:
-        header |= {"side": str(encoder.side_px), "output": encoder.output}
+        metadata |= {"side": str(encoder.side_px), "output": encoder.output}
     if encoder.arguments:
-        header["arguments"] = json.dumps(encoder.arguments)
+        metadata["arguments"] = json.dumps(encoder.arguments)
     with whole_file(path) as draft:
-        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **header}))
+        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **metadata}))
     return _python(encoder, path, about["patch_px"])
 
 

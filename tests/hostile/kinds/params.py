@@ -51,7 +51,7 @@ VALUES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "a resolution of 0": ("corpora.own.mpps", [0.0, 1.0, 2.0], ("corpora.own.mpps",)),
     "resolutions of text": ("corpora.own.mpps", ["fine", "medium", "coarse"], ("corpora.own.mpps",)),
     "no triples": ("corpora.own.num_train", 0, ("corpora.own.num_train",)),
-    "more triples than there is tissue for": ("corpora.own.num_train", 10**7, ("room", "num_train")),
+    "more triples than there is tissue for": ("corpora.own.num_train", 10**7, ("are requested", "num_train")),
     "10^30 triples": ("corpora.own.num_train", 10**30, ("num_train",)),
     "a tissue mask of 0 µm/px": ("index.tissue_mpp", 0, ("index.tissue_mpp",)),
     "an unknown validation": ("labels.own.validation", "none", ("labels.own.validation", "none")),

@@ -8,7 +8,7 @@ from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import cg
 from scipy.spatial import cKDTree
 
-from histo_monai.finetuning.heads.rows import unit
+from histo_monai.finetuning.class_means import unit
 from histo_monai.utils.process.products import product
 
 ROWS_AT_ONCE = 1024

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
+from histo_monai.finetuning.class_offsets import log_odds_to
 from histo_monai.utils.errors import InputError
 
-STEPS = 500
 TOLERANCE = 1e-9
 
 
 def class_offsets(logits: NDArray, proportions: NDArray) -> NDArray[np.float64]:
     """Offsets of the classes with which the mean probabilities are the given proportions.
 
-    Sinkhorn's iteration: softmax(logits + offsets) has rows of sum 1, and columns of the wanted mean. The offsets are
-    a function of the class alone, so the model with them predicts new patches, too.
+    The offsets depend on the class alone, so a model with them predicts new patches, too.
 
     Args:
         logits: of unlabeled patches, Shape (N, K).
@@ -33,15 +33,12 @@ def class_offsets(logits: NDArray, proportions: NDArray) -> NDArray[np.float64]:
             f"class proportions: expected numbers above 0 of sum 1, not {list(map(float, proportions))}. "
             "Fix: state one proportion for each class."
         )
-    wanted = np.log(proportions)
-    offsets = np.zeros(len(proportions))
-    for _ in range(STEPS):
-        rows = logits + offsets
-        means = logsumexp(rows - logsumexp(rows, axis=1, keepdims=True), axis=0) - np.log(len(rows))
-        offsets += wanted - means
-        if np.abs(means - wanted).max() < TOLERANCE:
-            break
-    return np.asarray(offsets - offsets.mean())
+    offsets = log_odds_to(
+        torch.from_numpy(np.asarray(logits, np.float64)),
+        torch.from_numpy(np.asarray(proportions, np.float64)),
+        TOLERANCE,
+    )
+    return offsets.numpy()
 
 
 def estimated_proportions(logits: NDArray, steps: int = 200) -> NDArray[np.float64]:

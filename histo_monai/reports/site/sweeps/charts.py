@@ -208,8 +208,8 @@ def ratios(rows: Rows, arms: Arms) -> Spec:
         "title": None,
         "axis": short,
     }
-    told: list[Spec] = [{"field": name, "type": "nominal"} for name in ("label", "told")]
-    spec = _framed(stated, layers, _ROW_PX * len(rows), {"y": y, "tooltip": told})
+    tooltip: list[Spec] = [{"field": name, "type": "nominal"} for name in ("label", "told")]
+    spec = _framed(stated, layers, _ROW_PX * len(rows), {"y": y, "tooltip": tooltip})
     return spec | {"resolve": {"scale": {"shape": "independent"}}}  # keeps the legend filled
 
 

@@ -65,9 +65,9 @@ def subtitle(families: Sequence[FamilyTables], num_used: int, num_left_out: int)
 
 def _answer(family: FamilyTables, warnings: Sequence[str], several: bool) -> Section:
     known = [*warnings, *doubts(family)]
-    told = [f"{line[:1].upper()}{line[1:]}" for line in known]
+    notes = [f"{line[:1].upper()}{line[1:]}" for line in known]
     blocks: list[Block] = [Lines(story(family), "lead")]
-    blocks += [Lines(["Limits of these results", *told], "warning")] if told else []
+    blocks += [Lines(["Limits of these results", *notes], "warning")] if notes else []
     if family.differences:
         blocks.append(Lines([f"Different params of these experiments:{family.differences}"]))
     if (family.points["training"] != FINETUNE).any():

@@ -71,25 +71,25 @@ def _what_was_seen(metric: OfMetric) -> Iterator[str]:
     if known.empty:
         return
     best: Any = next(known.sort_values("value", ascending=False).itertuples())
-    told = f"With {_labels(best)} {arm_of(best)} has the highest {metric.name}: {_value(best)}"
+    text = f"With {_labels(best)} {arm_of(best)} has the highest {metric.name}: {_value(best)}"
     others = metric.baseline[metric.baseline["num_labels"] == best.num_labels]
     if len(others) and arm_of(best) != BASELINE:
         base: Any = next(others.itertuples())
-        told += f"; {BASELINE} has {_value(base)}. Paired tests are in data/report"
-    yield f"{told}."
+        text += f"; {BASELINE} has {_value(base)}. Paired tests are in data/report"
+    yield f"{text}."
 
 
 def _nothing_shown(rows: list[Any], name: str) -> list[str]:
     known = [row for row in rows if surely(row) > 0 or row.ratio > 0]
-    told = (
+    text = (
         f"No model is shown to save labels: by {name}, no interval of labels saved is above 1, the number that "
         f"{BASELINE}, the supervised baseline, needs."
     )
     if not known:
-        return [told]
+        return [text]
     near = max(known, key=lambda row: (surely(row), row.ratio))
     return [
-        told,
+        text,
         f"The largest lower end is of {arm_of(near)} with {_labels(near)}: {BASELINE} needs {near.told}.",
     ]
 
@@ -104,8 +104,8 @@ def _by_other_metrics(family: FamilyTables, best: Any) -> Iterator[str]:
             same = [row for row in rows if (arm_of(row), row.num_labels) == (arm_of(best), best.num_labels)]
             parts += [f"by {metric.name} {row.told}{words[verdict(row)]}" for row in same]
     if parts:
-        told = "; ".join(parts)
-        yield f"{told[:1].upper()}{told[1:]}."
+        text = "; ".join(parts)
+        yield f"{text[:1].upper()}{text[1:]}."
 
 
 def _by_arm(rows: list[Any]) -> Iterator[str]:
@@ -118,10 +118,10 @@ def _by_arm(rows: list[Any]) -> Iterator[str]:
     for arm in dict.fromkeys(map(arm_of, rows)):
         own = [row for row in rows if arm_of(row) == arm]
         parts = []
-        for kind, told in words.items():
+        for kind, text in words.items():
             counts = [f"{row.num_labels:,.0f}" for row in own if verdict(row) == kind]
             if counts:
-                parts.append(f"{told} {_listed(counts)}")
+                parts.append(f"{text} {_listed(counts)}")
         yield f"{arm}: {'; '.join(parts)} labels."
 
 
