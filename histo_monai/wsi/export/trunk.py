@@ -16,7 +16,7 @@ from histo_monai.utils.storage import check_folder, check_outputs, whole_file
 
 
 def write_trunk(model: Path, path: Path) -> str:
-    """Write a backbone as safetensors; its metadata states architecture, normalization, patch side, µm/px and model card.
+    """Write a backbone as safetensors; its metadata states architecture, normalization, patch side, µm/px, card.
 
     Args:
         model: encoder.safetensors or model.safetensors.
