@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.task_model import PairHead, TaskModel
+from histo_monai.models.heads.task import PairHead
+from histo_monai.models.task_model import TaskModel
 from histo_monai.models.teacher_student import TeacherStudent
 from histo_monai.pipeline.environment import read_environment
 from histo_monai.training.device import in_memory_order, precision, to_device

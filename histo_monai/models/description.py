@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ COPIED_KEYS = ("method", "head", "architecture", "mpps", "encoder", "source", "c
 """Keys of an encoder's description that task models copy."""
 
 
-def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
+def check_encoder(description: Mapping[str, Any], heads: Collection[str], path: Path) -> None:
     """Refuse a description of anything but an encoder to fine-tune.
 
     Args:
-        heads: known heads, by name.
+        heads: names of the known heads.
         path: of the model, for the message.
 
     Raises:
@@ -30,11 +30,11 @@ def check_encoder(description: Mapping[str, Any], heads: Mapping[str, Any], path
     _check_architecture(description, path)
 
 
-def check_task_model(description: Mapping[str, Any], heads: Mapping[str, Any], path: Path) -> None:
+def check_task_model(description: Mapping[str, Any], heads: Collection[str], path: Path) -> None:
     """Refuse a description of anything but a fine-tuned model or student.
 
     Args:
-        heads: known heads, by name.
+        heads: names of the known heads.
         path: of the model, for the message.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from histo_monai.models.encoder import Encoder, build_encoder
 from histo_monai.models.encoders.architectures import architecture
 from histo_monai.models.encoders.published import HALF, Color
-from histo_monai.models.heads import PairMLP
+from histo_monai.models.heads.pairs import PairMLP
 from histo_monai.models.settings import EncoderSettings
 from histo_monai.models.weights import fit
 from histo_monai.utils.errors import InputError

@@ -12,60 +12,12 @@ from torch import nn
 from histo_monai.models.checkpoint import load_into, load_model, read_description
 from histo_monai.models.description import COPIED_KEYS, check_encoder, check_task_model
 from histo_monai.models.encoder import Encoder, encoder_from
-from histo_monai.models.heads import PAIR_FEATURES, PairMLP
-from histo_monai.models.layers import at_full_precision
+from histo_monai.models.heads.mixture import Mixture
+from histo_monai.models.heads.task import LINEAR, TRAINED_HEADS
 from histo_monai.utils.errors import InputError
 
-
-class PairHead(nn.Module):
-    """Head over features of RSP: pair MLP and a linear layer over three pairs, 768 -> K.
-
-    In fine-tuning all three branches have one image, so the three pairs (h, h) have equal 256 numbers: computed once
-    and repeated. Outputs and gradients equal the network with three branches.
-
-    Args:
-        num_features: D of the encoder.
-        num_outputs: K.
-    """
-
-    def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.pair_mlp = PairMLP(num_features)
-        self.linear = nn.Linear(3 * PAIR_FEATURES, num_outputs)
-
-    def before_linear(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, D) -> (N, 768), input of the linear layer."""
-        return at_full_precision(self.pair_mlp, features, features).repeat(1, 3)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, D) -> (N, K)."""
-        return at_full_precision(self.linear, self.before_linear(features))
-
-
-class LinearHead(nn.Module):
-    """One linear layer over the features, D -> K.
-
-    Args:
-        num_features: D of the encoder.
-        num_outputs: K.
-    """
-
-    def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs)
-
-    def before_linear(self, features: torch.Tensor) -> torch.Tensor:
-        """Input of the linear layer: the features."""
-        return features
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """(N, D) -> (N, K)."""
-        return at_full_precision(self.linear, features)
-
-
-_LINEAR = "linear"
-HEADS: dict[str, type[PairHead] | type[LinearHead]] = {"pair": PairHead, _LINEAR: LinearHead}
-"""Name in the description of an encoder -> head. Pretrained parts of a head have the encoder's names."""
+MIXTURE = "mixture"
+"""Name of the head of a model on frozen features; its description stands beside it, by the same name."""
 
 
 class TaskModel(nn.Module):
@@ -75,14 +27,16 @@ class TaskModel(nn.Module):
     Output (N, K), float32 under autocast too
 
     Args:
-        head: a name in `HEADS`.
+        head: a name in `TRAINED_HEADS`, or a fitted mixture.
         num_outputs: K.
     """
 
-    def __init__(self, encoder: Encoder, head: str, num_outputs: int) -> None:
+    def __init__(self, encoder: Encoder, head: str | Mixture, num_outputs: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head = HEADS[head](encoder.num_features, num_outputs)
+        self.head: Any = (
+            head if isinstance(head, Mixture) else TRAINED_HEADS[head](encoder.num_features, num_outputs)
+        )
 
     def parameter_groups(self, lr: float, backbone_lr_factor: float) -> list[dict[str, Any]]:
         """Parameter groups of head and backbone with their learning rates; one group for equal rates."""
@@ -113,7 +67,7 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
     """
     path = Path(path)
     state, description = load_model(path)
-    check_encoder(description, HEADS, path)
+    check_encoder(description, TRAINED_HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
     load_into(model.encoder, state, "encoder.", path)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
@@ -142,8 +96,8 @@ def first_stages(
         InputError: the encoder has fewer stages, or none.
     """
     model.encoder.end_after(stages)
-    shorter = TaskModel(model.encoder, _LINEAR, model.head.linear.out_features)
-    return shorter, {**description, "head": _LINEAR, "encoder": model.encoder.about()}
+    shorter = TaskModel(model.encoder, LINEAR, model.head.linear.out_features)
+    return shorter, {**description, "head": LINEAR, "encoder": model.encoder.about()}
 
 
 def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
@@ -170,9 +124,22 @@ def task_model_from(path: Path) -> tuple[TaskModel, dict[str, Any]]:
 
 
 def _task_model(description: Mapping[str, Any], path: Path) -> TaskModel:
-    check_task_model(description, HEADS, path)
-    encoder = _encoder(description, path)
-    return TaskModel(encoder, description["head"], num_outputs(description["classes"]))
+    check_task_model(description, _HEADS, path)
+    encoder, classes = _encoder(description, path), description["classes"]
+    if description["head"] != MIXTURE:
+        return TaskModel(encoder, description["head"], num_outputs(classes))
+    try:
+        head = Mixture.from_about(
+            description.get(MIXTURE), encoder.num_features, len(classes) if classes else None
+        )
+    except ValueError as error:
+        raise InputError(
+            f"{path.with_suffix('.json')}: {error}. Fix: run the stage that makes it again."
+        ) from None
+    return TaskModel(encoder, head, num_outputs(classes))
+
+
+_HEADS = (*TRAINED_HEADS, MIXTURE)
 
 
 def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
@@ -183,8 +150,10 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     """
     path = Path(path)
     state, description = load_model(path)
-    check = check_task_model if description.get("kind") == "task model" else check_encoder
-    check(description, HEADS, path)
+    if description.get("kind") == "task model":
+        check_task_model(description, _HEADS, path)
+    else:
+        check_encoder(description, TRAINED_HEADS, path)
     encoder = _encoder(description, path)
     load_into(encoder, state, "encoder.", path)
     return encoder, description
@@ -214,7 +183,7 @@ def describe_task_model(
     """
     return {
         "kind": "task model",
-        **{name: encoder[name] for name in COPIED_KEYS},
+        **{name: encoder[name] for name in (*COPIED_KEYS, *([MIXTURE] if MIXTURE in encoder else []))},
         "classes": classes,
         "patch_px": patch_px,
         "mpp": mpp,

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.heads import OrderHead, PairMLP
+from histo_monai.models.heads.pairs import OrderHead, PairMLP
 from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.protocol import Task
 from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet

@@ -14,10 +14,10 @@ from torch import nn
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder, encoder_from
 from histo_monai.models.encoders.architectures import ENCODERS, Architecture
-from histo_monai.models.heads import PairMLP
+from histo_monai.models.heads.pairs import PairMLP
+from histo_monai.models.heads.task import LinearHead
 from histo_monai.models.shared_backbone import SharedBackbone, folded
 from histo_monai.models.task_model import (
-    LinearHead,
     TaskModel,
     describe_task_model,
     first_stages,

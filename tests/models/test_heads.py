@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from histo_monai.models.encoder import build_encoder
-from histo_monai.models.heads import OrderHead, PairMLP
+from histo_monai.models.heads.pairs import OrderHead, PairMLP
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pretraining.momentum import Projector
 

@@ -9,8 +9,9 @@ from torch import nn
 
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import Encoder, build_encoder
-from histo_monai.models.heads import PairMLP
-from histo_monai.models.task_model import LinearHead, PairHead, TaskModel, from_encoder, from_task_model
+from histo_monai.models.heads.pairs import PairMLP
+from histo_monai.models.heads.task import LinearHead, PairHead
+from histo_monai.models.task_model import TaskModel, from_encoder, from_task_model
 from histo_monai.models.teacher_student import TeacherStudent
 
 ENCODER = {

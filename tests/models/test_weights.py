@@ -22,7 +22,7 @@ from torchvision.transforms.functional import normalize
 
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.encoders.published import IMAGENET_MEAN, IMAGENET_STD
-from histo_monai.models.heads import PairMLP
+from histo_monai.models.heads.pairs import PairMLP
 from histo_monai.models.start import EncoderStart
 from histo_monai.utils.files.tensors import read_tensors
 

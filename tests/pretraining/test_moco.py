@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader, Dataset
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.models.checkpoint import save_model
+from histo_monai.models.heads.task import LinearHead
 from histo_monai.models.start import EncoderStart
-from histo_monai.models.task_model import LinearHead, from_encoder
+from histo_monai.models.task_model import from_encoder
 from histo_monai.models.teacher_student import TeacherStudent
 from histo_monai.pretraining.moco import MoCo
 from histo_monai.pretraining.protocol import Task

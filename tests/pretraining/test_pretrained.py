@@ -9,7 +9,7 @@ import torch
 import torchvision
 
 from histo_monai.models.checkpoint import save_model
-from histo_monai.models.heads import PairMLP
+from histo_monai.models.heads.pairs import PairMLP
 from histo_monai.models.start import EncoderStart
 from histo_monai.models.task_model import from_encoder
 from histo_monai.pipeline.params import load_params

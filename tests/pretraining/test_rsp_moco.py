@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from histo_monai.models.checkpoint import save_model
+from histo_monai.models.heads.task import LinearHead
 from histo_monai.models.start import EncoderStart
-from histo_monai.models.task_model import LinearHead, from_encoder
+from histo_monai.models.task_model import from_encoder
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.rsp import RSP
 from histo_monai.pretraining.rsp_moco import RSPMoCo

@@ -15,8 +15,9 @@ from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.data.simulated.cohorts.kather import CLASSES, Patient, render_patches
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
+from histo_monai.models.heads.task import LinearHead
 from histo_monai.models.start import EncoderStart
-from histo_monai.models.task_model import LinearHead, from_encoder
+from histo_monai.models.task_model import from_encoder
 from histo_monai.pretraining.orders import RSPNetwork
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import VAESettings

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from histo_monai.finetuning.class_means import unit
-from histo_monai.finetuning.heads.modules import CosineModule
 from histo_monai.finetuning.heads.settings import ClassMeansSettings
+from histo_monai.models.heads import mixture
 from histo_monai.utils.process.products import product
 
 TEMPERATURE = 0.2
@@ -38,9 +38,9 @@ class CosineModel:
         largest = [cosines[:, self.owners == number].max(axis=1) for number in classes]
         return np.stack(largest, axis=1) / TEMPERATURE
 
-    def module(self) -> CosineModule:
+    def module(self) -> mixture.Cosine:
         """See `protocol.HeadModel`."""
-        return CosineModule(self.prototypes, self.owners, TEMPERATURE)
+        return mixture.Cosine(self.prototypes, self.owners, TEMPERATURE)
 
 
 class ClassMeans:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from histo_monai.finetuning.heads.modules import KernelModule
 from histo_monai.finetuning.heads.settings import KernelRidgeSettings
+from histo_monai.models.heads import mixture
 from histo_monai.utils.process.products import product
 
 
@@ -36,9 +36,9 @@ class KernelModel:
         kernel = np.exp(-self.gamma * cdist(rows, self.rows, "sqeuclidean"))
         return np.asarray(product(kernel, self.coefficients)[:, None] + self.offset)
 
-    def module(self) -> KernelModule:
+    def module(self) -> mixture.Kernel:
         """See `protocol.HeadModel`."""
-        return KernelModule(self.rows, self.coefficients, self.offset, self.gamma)
+        return mixture.Kernel(self.rows, self.coefficients, self.offset, self.gamma)
 
 
 class KernelRidge:

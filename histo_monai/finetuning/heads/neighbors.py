@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.finetuning.class_means import unit
-from histo_monai.finetuning.heads.modules import NeighborsModule
 from histo_monai.finetuning.heads.rows import balanced
 from histo_monai.finetuning.heads.settings import NeighborsSettings
+from histo_monai.models.heads import mixture
 from histo_monai.utils.process.products import product
 
 
@@ -41,9 +41,9 @@ class NeighborsModel:
             return np.asarray(votes[:, :1] / votes[:, 1:])
         return np.asarray(np.log(votes + self.smoothing))
 
-    def module(self) -> NeighborsModule:
+    def module(self) -> mixture.Neighbors:
         """See `protocol.HeadModel`."""
-        return NeighborsModule(self.rows, self.votes, self.num_neighbors, self.smoothing)
+        return mixture.Neighbors(self.rows, self.votes, self.num_neighbors, self.smoothing)
 
 
 class Neighbors:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.finetuning.heads.modules import linear_module
+from histo_monai.models.heads import mixture
 from histo_monai.utils.process.products import product
 
 
@@ -30,7 +30,7 @@ class LinearModel:
 
     def module(self) -> nn.Module:
         """See `protocol.HeadModel`."""
-        return linear_module(self.weights, self.biases)
+        return mixture.linear(self.weights, self.biases)
 
 
 def row_space(rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

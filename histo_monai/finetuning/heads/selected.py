@@ -11,8 +11,8 @@ from scipy.special import softmax
 
 from histo_monai.finetuning.heads import HEADS
 from histo_monai.finetuning.heads.features import Depths, Standardization
-from histo_monai.finetuning.heads.modules import SelectedModule
 from histo_monai.finetuning.heads.protocol import HeadModel
+from histo_monai.models.heads.mixture import MixedHead, Mixture
 
 UNKNOWN = 1e-3
 """Probability of a class without a label beside the others, which sum to 1."""
@@ -74,21 +74,23 @@ class SelectedHead:
         every[:, self.known] = total
         return np.asarray(every / every.sum(axis=1, keepdims=True))
 
-    def module(self) -> SelectedModule:
+    def module(self) -> Mixture:
         """Features of all depths side by side, in the order of sorted names -> logits or scores; float32, in torch.
 
         The softmax of the logits is what `predict` gives.
         """
         parts = [
-            (
-                (part.standardization.columns, part.standardization.mean, part.standardization.factor),
+            MixedHead(
+                part.standardization.columns,
+                part.standardization.mean,
+                part.standardization.factor,
                 part.model.module(),
                 part.temperature,
                 part.weight,
             )
             for part in self.parts
         ]
-        return SelectedModule(parts, self.known, self.num_classes, UNKNOWN)
+        return Mixture(parts, self.known, self.num_classes, UNKNOWN)
 
     def fitted_again(self, features: Depths, targets: NDArray, weights: NDArray) -> SelectedHead:
         """Settings, temperatures and weights as they are, fitted to other rows.
