@@ -106,10 +106,9 @@ class Trained:
             derive_seed(draw, "consistency"),
             _no_picture,
             lambda *_: Records(),
-        )
-        weighing = teaching.weigh()
-        validated, _ = teaching.cross_validate(weighing)
-        return teaching.train(weighing, candidate=teaching.candidate(validated))[0]
+        ).weighed()
+        validated, _ = teaching.cross_validate()
+        return teaching.train(candidate=teaching.candidate(validated))[0]
 
     def _assembly(self, patches: pd.DataFrame, problem: Problem) -> Assembly:
         """The product's parts for this task."""

@@ -6,7 +6,8 @@ A stage reads an `Assembly`, trains (`finetuning`, `teaching`) or predicts with 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,20 +24,23 @@ from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import predictions_table, write_predictions
 from histo_monai.data.tables.splits import drawn_by, labeled_rows
 from histo_monai.data.tables.tasks import split_rows, task_classes
-from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.evaluation.cross_validation import CrossValidated, Result, cross_validate
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment
 from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.params.sections import TrainingParams
+from histo_monai.pipeline.params.sections import FinetuneRecipe, HeadParams, TrainingParams
 from histo_monai.pipeline.paths import Run
+from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.training.events import Hyperparameters
 from histo_monai.training.prediction import predict
 from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
 from histo_monai.utils.randomness import generator
 from histo_monai.utils.settings.recipe import Recipe
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -175,14 +179,57 @@ class Assembly:
             run.seed,
             params.alpha,
         )
+        if params.finetune.mode == "head":
+            return known
         if not run.student:
             return known.with_schedule(params.finetune_section(self.task.kind))
         known = dataclasses.replace(known, mu=params.mu, n_aug=params.n_aug)
         return known.with_schedule(params.student_section(run.student, self.task.kind))
 
+    @property
+    def finetune_section(self) -> HeadParams | TrainingParams | FinetuneRecipe:
+        """Params of the fine-tuning in use."""
+        finetune = self.params.finetune
+        return finetune.head if finetune.mode == "head" else self.params.finetune_section(self.task.kind)
+
+    def student_section(self, student: str) -> HeadParams | TrainingParams | StudentRecipe:
+        """Params of a student's training in use."""
+        finetune = self.params.finetune
+        if finetune.mode == "head":
+            return finetune.head
+        return self.params.student_section(student, self.task.kind)
+
     def load_run(self, run: Run) -> dict[str, TaskModel]:
         """Fine-tuned model and student of a run, by name."""
         return {name: self.load(path)[0] for name, path in run.models.items()}
+
+
+def cross_validated(
+    assembly: Assembly,
+    folds: LabelFolds,
+    labeled: pd.DataFrame,
+    train: Callable[[int], tuple[TaskModel, dict[str, Any], Result]],
+    predict: Callable[[TaskModel, pd.DataFrame], NDArray[np.float32]],
+) -> tuple[CrossValidated[TaskModel, Result] | None, list[dict[str, Any]]]:
+    """Models trained without each fold, and their descriptions; None without folds.
+
+    Args:
+        train: held-out fold -> model, description and result of its training.
+        predict: model and rows -> Shape (n, K).
+    """
+    if not folds.num:
+        if folds.why_none:
+            _LOG.warning("%s", folds.why_none)
+        return None, []
+    described: list[dict[str, Any]] = []
+
+    def trained(fold: int) -> tuple[TaskModel, Result]:
+        model, description, result = train(fold)
+        described.append(description)
+        return model, result
+
+    rank = assembly.task.objective.rank
+    return cross_validate(folds, labeled, trained, predict, rank), described
 
 
 def write_fold_models(

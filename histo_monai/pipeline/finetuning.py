@@ -14,7 +14,7 @@ from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.data.loaders.streams import for_statistics, shuffled
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import dependence_groups, training_mpp
-from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
+from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
@@ -27,7 +27,7 @@ from histo_monai.models.task_model import (
     from_encoder,
     load_encoder,
 )
-from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
+from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.training.fit import Records
 from histo_monai.training.prediction import take_statistics
@@ -129,19 +129,8 @@ class Finetuning:
         self,
     ) -> tuple[CrossValidated[TaskModel, FinetuneResult] | None, list[dict[str, Any]]]:
         """Models without each fold, and their descriptions; None without folds."""
-        if not self.folds.num:
-            _LOG.warning("%s", self.folds.why_none)
-            return None, []
-        described: list[dict[str, Any]] = []
-
-        def train(fold: int) -> tuple[TaskModel, FinetuneResult]:
-            model, description, result = self.train(fold)
-            described.append(description)
-            return model, result
-
-        rank = self.assembly.task.objective.rank
-        validated = cross_validate(self.folds, self.rows.labeled, train, self.assembly.predictions, rank)
-        return validated, described
+        predict = self.assembly.predictions
+        return cross_validated(self.assembly, self.folds, self.rows.labeled, self.train, predict)
 
     def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
         """Selected candidate of the final model; None if separate validation patches select."""

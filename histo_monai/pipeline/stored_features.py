@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from histo_monai.data.features.tables import check_features, features_of_rows
 from histo_monai.data.tables.patches import read_patches
@@ -34,36 +36,81 @@ def features_code_sha256() -> str:
     return modules_sha256(*_MODULES)
 
 
-def stored_features(
-    params: Params, folder: Path, encoder: Path, tables: Mapping[str, pd.DataFrame]
-) -> dict[str, DepthFeatures] | None:
-    """Features of the patches of several tables by the whole encoder; None, with the reason in the log, without them.
+@dataclass(frozen=True)
+class StoredRows:
+    """Stored features of the rows of data/index/patches.csv and unlabeled.csv, by one encoder.
 
-    Files count only if the stage `features` would keep them: equal encoder, slides, patches, side, depth and code.
+    Attributes:
+        folder: of the patches of tables.
+        encoder: file of the encoder, with the batch-norm statistics in use.
+        encoder_sha256: digest of the file.
+        depth: number of stages of the encoder; None for the whole encoder.
+        patch_px: side of the patches.
+    """
+
+    folder: Path
+    encoder: Path
+    encoder_sha256: str
+    depth: int | None
+    patch_px: int
+
+    @classmethod
+    def of_encoder(cls, params: Params, method: str, encoder: int) -> Self:
+        """Features by the encoder of a pretraining, as the stage `features` computes them.
+
+        Raises:
+            InputError: there are none.
+        """
+        folder = paths.features_folder(method, encoder)
+        adapted, pretrained = folder / paths.ENCODER, paths.encoder_folder(method, encoder) / paths.ENCODER
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder of features. Fix: run the stage features.")
+        file = adapted if adapted.is_file() else pretrained
+        return cls(folder / PATCHES, file, file_sha256(file), params.features.depth, params.patch_px)
+
+    def check(self, rows: pd.DataFrame) -> None:
+        """Compare the files of some rows with their slides, patches, encoder, side, depth and code now.
+
+        Raises:
+            InputError: a file is missing, or was made from something else; names the file.
+        """
+        indexed = pd.concat(
+            [read_patches(paths.PATCHES_CSV), read_patches(paths.UNLABELED_CSV)], ignore_index=True
+        )
+        expected = {**self._expected, "code_sha256": features_code_sha256()}
+        check_features(self.folder, indexed, rows["patch_id"], **expected)
+
+    def of(self, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Features of rows, Shape (n, D), float32.
+
+        Raises:
+            InputError: a file is missing, or of another encoder; or it lacks a patch.
+        """
+        return features_of_rows(self.folder, rows, **self._expected).astype(np.float32)
+
+    @property
+    def _expected(self) -> dict[str, Any]:
+        about = {"encoder_sha256": self.encoder_sha256, "patch_px": self.patch_px}
+        return {**about, "depth": self.depth or 0}
+
+
+def stored_features(
+    params: Params, method: str, encoder: int, tables: Mapping[str, pd.DataFrame]
+) -> dict[str, DepthFeatures] | None:
+    """Features of the patches of several tables by the whole pretrained encoder; None, with the reason in the log.
+
+    They count only if the stage `features` would keep them, and took no batch-norm statistics of its own.
 
     Args:
-        folder: of the encoder's features.
-        encoder: file of the encoder with the batch-norm statistics in use.
         tables: rows of data/index/patches.csv or unlabeled.csv, by any name.
     """
-    if not folder.is_dir():
-        return None
-    indexed = pd.concat(
-        [read_patches(paths.PATCHES_CSV), read_patches(paths.UNLABELED_CSV)], ignore_index=True
-    )
-    expected: dict[str, Any] = {
-        "encoder_sha256": file_sha256(encoder),
-        "side_px": params.patch_px,
-        "depth": 0,
-    }
     try:
-        names = pd.concat(list(tables.values()))["patch_id"]
-        check_features(folder / PATCHES, indexed, names, **expected, code_sha256=features_code_sha256())
-        features = {
-            name: features_of_rows(folder / PATCHES, rows, **expected).astype(np.float32)
-            for name, rows in tables.items()
-        }
+        stored = StoredRows.of_encoder(params, method, encoder)
+        pretrained = paths.encoder_folder(method, encoder) / paths.ENCODER
+        if stored.depth is not None or stored.encoder != pretrained:
+            return None
+        stored.check(pd.concat(list(tables.values())))
+        return {name: {WHOLE: stored.of(rows)} for name, rows in tables.items()}
     except InputError as error:
-        _LOG.info("features: %s is not used, patches are encoded: %s", folder, error)
+        _LOG.info("features: not used, patches are encoded: %s", error)
         return None
-    return {name: {WHOLE: values} for name, values in features.items()}

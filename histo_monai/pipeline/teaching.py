@@ -5,19 +5,21 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
 from histo_monai.data.loaders.streams import for_statistics, two_streams
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import training_mpp
-from histo_monai.evaluation.cross_validation import CrossValidated, cross_validate
+from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.models.task_model import TaskModel
-from histo_monai.pipeline.context import Assembly, TrainingRows, schedule_of
+from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
 from histo_monai.pipeline.imports import stage_sha256
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import SemiSupervised
@@ -121,6 +123,7 @@ class Teaching:
         seed: of all random decisions.
         picture: draws pairs of weak and strong views.
         records: (fold, candidate, pseudo-label weights) -> logs and checkpoints.
+        weighing: pseudo-label weights of a patch and its neighbors, from `weighed`.
     """
 
     assembly: Assembly
@@ -131,9 +134,10 @@ class Teaching:
     seed: int
     picture: PairPicture
     records: Callable[[int | None, float | None, NeighborWeights | None], Records]
+    weighing: NeighborWeights | None = None
 
     def train(
-        self, weighing: NeighborWeights | None, fold: int | None = None, candidate: float | None = None
+        self, fold: int | None = None, candidate: float | None = None
     ) -> tuple[TaskModel, dict[str, Any], StudentResult]:
         """Train a student with all labels, or without a fold."""
         model, description = self.start(fold)
@@ -144,40 +148,33 @@ class Teaching:
             self.rows if fold is None else self.rows.without(self.folds, fold),
             seed=self.seed if fold is None else derive_seed(self.seed, "fold", fold),
             picture=self.picture,
-            records=self.records(fold, candidate, weighing),
+            records=self.records(fold, candidate, self.weighing),
             selected=candidate,
-            weighing=weighing,
+            weighing=self.weighing,
         )
         return model, description, result
 
-    def weigh(self) -> NeighborWeights | None:
-        """Pseudo-label weights of a patch and its neighbors, selected on labels held out from the fold models.
+    def weighed(self) -> Self:
+        """Trainings with pseudo-label weights that labels held out from the fold models select.
 
-        None if separate validation patches select, or the method uses no neighbors.
+        Without them if separate validation patches select, or the method uses no neighbors.
         """
         settings = self.assembly.params.consistency.methods[self.student]
         if not settings.needs_neighbors or len(self.rows.validation):
-            return None
+            return self
         folds = range(self.folds.num)
         looks = [(self.start(fold)[0], self.rows.without(self.folds, fold).validation) for fold in folds]
-        return weigh_neighbors(self.assembly, looks)
+        return replace(self, weighing=weigh_neighbors(self.assembly, looks))
 
     def cross_validate(
-        self, weighing: NeighborWeights | None
+        self,
     ) -> tuple[CrossValidated[TaskModel, StudentResult] | None, list[dict[str, Any]]]:
         """Students without each fold, and their descriptions; None without folds."""
-        if not self.folds.num:
-            return None, []
-        described: list[dict[str, Any]] = []
+        return cross_validated(self.assembly, self.folds, self.rows.labeled, self.train, self.predictions)
 
-        def train(fold: int) -> tuple[TaskModel, StudentResult]:
-            model, description, result = self.train(weighing, fold)
-            described.append(description)
-            return model, result
-
-        rank = self.assembly.task.objective.rank
-        validated = cross_validate(self.folds, self.rows.labeled, train, self.assembly.predictions, rank)
-        return validated, described
+    def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Predictions on unaugmented patches, (n, K)."""
+        return self.assembly.predictions(model, rows)
 
     def candidate(self, validated: CrossValidated[Any, Any] | None) -> float | None:
         """Selected candidate of the final student; None if separate validation patches select."""

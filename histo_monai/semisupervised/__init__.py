@@ -1,7 +1,8 @@
 """Semi-supervised methods by name, loaded lazily (paper, section 3.3).
 
 A method trains a student from a fine-tuned model, labeled and unlabeled patches. It is one file with a class that
-follows `protocol.SemiSupervised`, settings in `settings.py`, and one line here.
+follows `protocol.SemiSupervised` (networks) or `protocol.HeadTeacher` (heads on frozen features), settings in
+`settings.py`, and one line here.
 """
 
 from histo_monai.utils.settings.registry import Registry
@@ -21,5 +22,7 @@ METHODS = Registry.of_package(
     spatial_neighbors="SpatialNeighbors",
     mean_teacher="MeanTeacher",
     rankup="RankUp",
+    self_training="SelfTraining",
+    label_propagation="LabelPropagation",
 )
-"""Name in `semisupervised_methods` of params.yaml -> class that follows `protocol.SemiSupervised`."""
+"""Name in `semisupervised_methods` of params.yaml -> class that follows `protocol`."""

@@ -9,6 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from histo_monai.finetuning.heads.features import Depths
+from histo_monai.finetuning.heads.selection import Labels
+from histo_monai.finetuning.heads.settings import SelectionSettings
+from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.schedule import Schedule
 from histo_monai.utils.randomness import Step
@@ -37,6 +41,39 @@ class Batch:
     unlabeled: torch.Tensor
     step: Step
     pseudo_labels: torch.Tensor | None = None
+
+
+class HeadTeacher(Protocol):
+    """A method that fits a head on frozen features of labeled and unlabeled patches.
+
+    Attributes:
+        Settings: frozen dataclass below `settings.MethodSettings`, with "head" in `finetune_modes`.
+    """
+
+    Settings: ClassVar[type]
+
+    @staticmethod
+    def fit_head(
+        features: Depths,
+        labels: Labels,
+        unlabeled: Depths,
+        selection: SelectionSettings,
+        settings: Any,
+        seed: int,
+    ) -> SelfTrained:
+        """Head, and whether unlabeled patches are in it.
+
+        Args:
+            features: of the labeled patches.
+            labels: of the same rows.
+            unlabeled: features of all training patches without a label in the budget.
+            selection: how heads are compared inside the label budget.
+            settings: of the method.
+            seed: deals patients into folds.
+
+        Raises:
+            InputError: the method does not learn labels of this kind.
+        """
 
 
 class SemiSupervised(Protocol):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from histo_monai.utils.settings.recipe import FractionByKind, TeachingRecipe
-from histo_monai.utils.settings.rules import Count, MicronsPerPixel, NumberOf, Range, Unique
+from histo_monai.utils.settings.rules import Count, MicronsPerPixel, NumberOf, Positive, Range, Unique
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,13 @@ class MethodSettings:
         by_recipe: whether the method trains by `consistency.recipe`, overridden by its own settings of equal name; else
             by the section of the dataset.
         needs_neighbors: whether batches bring pseudo labels from neighbors (`protocol.Batch.pseudo_labels`).
+        finetune_modes: values of `finetune.mode` that the method works with: "all" for networks that train
+            (`protocol.SemiSupervised`), "head" for heads on frozen features (`protocol.HeadTeacher`).
     """
 
     by_recipe: ClassVar[bool] = False
     needs_neighbors: ClassVar[bool] = False
+    finetune_modes: ClassVar[tuple[str, ...]] = ("all",)
 
     @property
     def keeps_best_epoch(self) -> bool:
@@ -115,6 +118,42 @@ class PaperSettings(MethodSettings):
 @dataclass(frozen=True)
 class SupervisedSettings(ByRecipe):
     """Settings of the supervised baseline: none beside the recipe."""
+
+    finetune_modes: ClassVar[tuple[str, ...]] = ("all", "head")
+
+
+@dataclass(frozen=True)
+class SelfTrainingSettings(MethodSettings):
+    """Self-training of a head (Yarowsky 1995).
+
+    Attributes:
+        weight: sum of the weights of all pseudo labels, relative to that of all labels.
+        threshold: least probability of a pseudo label.
+    """
+
+    weight: Positive
+    threshold: Annotated[float, Range(0.0, 1.0)]
+
+    finetune_modes: ClassVar[tuple[str, ...]] = ("head",)
+
+
+@dataclass(frozen=True)
+class LabelPropagationSettings(MethodSettings):
+    """Label propagation between patches near in feature space (Zhou et al. 2004), then a head on its pseudo labels.
+
+    Attributes:
+        weight: as in `SelfTrainingSettings`.
+        threshold: as in `SelfTrainingSettings`, of propagated probabilities.
+        num_neighbors: of each patch, by cosine.
+        alpha: weight of the neighbors, relative to a patch's own probabilities.
+    """
+
+    weight: Positive
+    threshold: Annotated[float, Range(0.0, 1.0)]
+    num_neighbors: Count
+    alpha: Annotated[float, Range(0.0, 0.999)]
+
+    finetune_modes: ClassVar[tuple[str, ...]] = ("head",)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from histo_monai.finetuning.heads.features import Depths
+from histo_monai.finetuning.heads.selection import Labels, select_head
+from histo_monai.finetuning.heads.settings import SelectionSettings
+from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import SupervisedSettings
 from histo_monai.semisupervised.students.student import Student
@@ -21,6 +25,19 @@ class Supervised(Student):
         super().__init__(**parts)
         self._quality = self.objective.MEASURES[1]
         self.measures = ("loss", "supervised", self._quality)
+
+    @staticmethod
+    def fit_head(
+        features: Depths,
+        labels: Labels,
+        unlabeled: Depths,
+        selection: SelectionSettings,
+        settings: Any,
+        seed: int,
+    ) -> SelfTrained:
+        """Head without pseudo labels; unlabeled patches only standardize features."""
+        every = {name: np.concatenate([rows, unlabeled[name]]) for name, rows in features.items()}
+        return SelfTrained(select_head(features, labels, every, selection, seed), False, float("nan"), 0)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled views, equal to those of the other methods."""

@@ -11,7 +11,9 @@ import yaml
 
 STUDENT = "data/models/rsp-0-spatial_neighbors-0/student"
 MODEL, DESCRIPTION = f"{STUDENT}/model.safetensors", f"{STUDENT}/model.json"
-READ_BY_EVALUATE = "code phantom index pretrain@rsp-0 finetune@rsp-0-0 consistency@rsp-0-spatial_neighbors-0"
+READ_BY_EVALUATE = (
+    "code phantom index pretrain@rsp-0 features@rsp-0 finetune@rsp-0-0 consistency@rsp-0-spatial_neighbors-0"
+)
 
 
 def md5(path: Path) -> str:

@@ -41,7 +41,7 @@ class Provenance:
         slide_sha256: Digest of samples of the slide or of the images (`utils.storage.identity`).
         coordinates_sha256: See `coordinates_sha256`.
         mpp: µm/px of the patches; 0 where it is unknown or differs between patches.
-        side_px: Side of a patch as it enters the encoder.
+        patch_px: Side of a patch, px.
         depth: Number of stages of the encoder; 0 for the whole encoder.
         stored_as: `float16` or `float32`.
         code_sha256: Digest of the code that computed them; empty where it is not recorded.
@@ -51,7 +51,7 @@ class Provenance:
     slide_sha256: str
     coordinates_sha256: str
     mpp: float
-    side_px: int
+    patch_px: int
     depth: int
     stored_as: str
     code_sha256: str

@@ -178,7 +178,7 @@ class Mixture(nn.Module):
             self.register_buffer("known", torch.from_numpy(np.asarray(known, np.int64)))
 
     @classmethod
-    def from_about(cls, about: Mapping[str, Any], num_features: int, num_classes: int | None) -> Self:
+    def from_about(cls, about: Any, num_features: int, num_classes: int | None) -> Self:
         """Mixture with tensors of zeros, for tensors from a file.
 
         Args:
@@ -209,7 +209,7 @@ class Mixture(nn.Module):
         """Description, for JSON; with the tensors it rebuilds the mixture."""
         parts = [
             {
-                **head.about(),
+                **_about(head),
                 "columns": len(self.get_buffer(f"columns_{number}")),
                 "of_logits": temperature,
                 "weight": weight,
@@ -242,6 +242,11 @@ class Mixture(nn.Module):
             return total.clamp(0.0, 1.0)
         every = total.new_full((len(features), self.num_classes), self.unknown)
         return every.index_copy(1, self.known, total.clamp(min=1e-12)).log()
+
+
+def _about(head: Any) -> dict[str, Any]:
+    about: dict[str, Any] = head.about()
+    return about
 
 
 def _cosine(about: Mapping[str, Any], num_columns: int, num_known: int | None) -> nn.Module:

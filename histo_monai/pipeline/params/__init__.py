@@ -112,6 +112,7 @@ def parse_params(tree: object) -> Params:
             weights=params.encoder.weights,
         )
     _check_encoder(params)
+    _check_mode(params)
     _check_recipes(params)
     return params
 
@@ -136,6 +137,18 @@ def _check_datasets(params: Params) -> None:
     for stage, section in (("finetune", params.finetune.paper), ("consistency", params.consistency.paper)):
         for key in section.without(params.dataset):
             raise ParamsError(f"{stage}.paper.{key}.{params.dataset}: missing key. Fix: add a value")
+
+
+def _check_mode(params: Params) -> None:
+    """Refuse students that do not work with the mode of the fine-tuning."""
+    mode = params.finetune.mode
+    for student in params.semisupervised_methods:
+        if mode not in params.consistency.methods[student].finetune_modes:
+            known = [name for name in METHODS if mode in METHODS.settings(name).finetune_modes]
+            raise ParamsError(
+                f"semisupervised_methods: {student!r} does not work with finetune.mode: {mode}. Fix: name any of "
+                f"{', '.join(known)}"
+            )
 
 
 def _check_recipes(params: Params) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import CorpusSettings, IndexSettings, MapSettings, PhantomSettings
+from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.models.settings import EncoderSettings
 from histo_monai.pipeline.params.slide_sections import AggregateParams, FeaturesParams, HeatmapParams
 from histo_monai.pretraining import PRETEXTS
@@ -127,9 +128,42 @@ class FinetuneRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class FinetuneParams:
-    """Fine-tuning: `recipe`, by kind of labels; if None, `paper`, by dataset."""
+class HeadParams:
+    """Heads on frozen features.
 
+    Attributes:
+        rule: as of `finetuning.heads.settings.SelectionSettings`.
+        classes: names of heads for classes; the first is the default where labels cannot be cross-validated.
+        scores: names of heads for scores.
+        num_folds: of patients inside the label budget, at most.
+    """
+
+    rule: Literal["best", "one_se", "average", "stack"]
+    classes: Annotated[tuple[Literal["class_means", "logistic", "neighbors", "discriminant"], ...], Unique()]
+    scores: Annotated[tuple[Literal["ridge", "kernel_ridge", "neighbors"], ...], Unique()]
+    num_folds: Annotated[int, Range(2)]
+
+    @property
+    def settings(self) -> SelectionSettings:
+        """For `finetuning.heads.selection.select_head`."""
+        return SelectionSettings(
+            class_heads=self.classes, score_heads=self.scores, rule=self.rule, num_folds=self.num_folds
+        )
+
+
+@dataclass(frozen=True)
+class FinetuneParams:
+    """Fine-tuning.
+
+    Attributes:
+        mode: "all": all layers train, by `recipe` or `paper`. "head": a head is fitted to stored features.
+        head: for the mode "head".
+        recipe: by kind of labels; None: `paper`.
+        paper: by dataset.
+    """
+
+    mode: Literal["all", "head"]
+    head: HeadParams
     recipe: Annotated[SectionByName[FinetuneRecipe], ByName(FinetuneRecipe, LABEL_KINDS)] | None
     paper: Annotated[SectionByName[TrainingParams], _by_dataset()]
 

@@ -56,7 +56,6 @@ class FeaturesParams:
         depth: number of encoder stages; None: the whole encoder.
         mpp: of the patches of whole slides, µm/px; None: finest of the pretraining.
         stride_um: distance between patches of whole slides; None: side of a patch.
-        side_px: side to which patches are enlarged for the encoder; None: `patch_px`.
         views: of each patch, beside the unaugmented one.
         precision: of the stored features.
         batchnorm_patches: unaugmented patches, none of them for testing, for batch-norm statistics; 0: statistics of
@@ -66,7 +65,6 @@ class FeaturesParams:
     depth: Count | None
     mpp: MicronsPerPixel | None
     stride_um: Positive | None
-    side_px: Annotated[int, Range(32, 2048)] | None
     views: Annotated[tuple[View, ...], Unique(at_least=0)]
     precision: Literal["float16", "float32"]
     batchnorm_patches: CountOrZero

@@ -28,7 +28,8 @@ from histo_monai.pipeline.context import (
     validation_metrics,
     write_fold_models,
 )
-from histo_monai.pipeline.environment import read_environment
+from histo_monai.pipeline.environment import read_environment, torchrun_rank
+from histo_monai.pipeline.frozen import HeadTraining
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.paths import Run
@@ -37,7 +38,6 @@ from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.teaching import Teaching, student_code
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.teaching.neighbors import NeighborWeights
-from histo_monai.semisupervised.teaching.trainer import StudentResult
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
 from histo_monai.training.pictures.predictions import weak_and_strong
@@ -57,11 +57,14 @@ PARAM_NAMES = (
     "patch_px",
     "cross_validation",
     "slide_level",
+    "finetune.mode",
+    "finetune.head",
     "consistency.recipe",
     "consistency.strong",
     "consistency.methods.${item.student}",
     "consistency.paper",
     "evaluate",
+    "features.depth",
 )
 """Params of the stage in dvc.yaml."""
 _FILES = (paths.MODEL, paths.CHOICE, paths.CURVES, paths.PAIRS)
@@ -71,14 +74,19 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/models/<run>/student: model, folds/, choice, metrics, summary, curves.csv, pairs.png.
 
     Without separate validation patches, cross-validation in the folds of the fine-tuning selects; each student starts
-    from the model of its fold. The outputs are empty if no patch is labeled.
+    from the model of its fold. The outputs are empty if no patch is labeled. With `finetune.mode: head` the student is
+    a head on data/features, too.
     """
     of_run = Run(method, encoder, seed, student)
     params = load_params(paths.PARAMS)
     if not has_patches():
         leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES, folders=(paths.FOLDS,))
         return
-    run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
+    environment = read_environment()
+    if params.finetune.mode == "all":
+        run_in_ranks(_train, of_run, params, **environment.in_ranks)
+    elif torchrun_rank() == 0:
+        _train(environment.device, of_run, params)
 
 
 def _start_path(run: Run, fold: int | None) -> Path:
@@ -98,15 +106,18 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     read = [paths.PATCHES_CSV, paths.UNLABELED_CSV, folds_csv, *starts]
     read += METHODS.own_files(of_run.student)
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
-    teaching = _teaching(assembly, of_run, rows, folds, read)
-    weighing = teaching.weigh()
-    validated, described = teaching.cross_validate(weighing)
-    model, description, result = teaching.train(weighing, candidate=teaching.candidate(validated))
+    training: Teaching | HeadTraining
+    if params.finetune.mode == "head":
+        training = HeadTraining.of_run(assembly, of_run, rows, folds, of_run.student)
+    else:
+        training = _teaching(assembly, of_run, rows, folds, read).weighed()
+    validated, described = training.cross_validate()
+    model, description, result = training.train(candidate=training.candidate(validated))
     if idist.get_rank() > 0:
         return
     measured = validated.validation if validated and is_counted else result.validation
     curves = validated.curves if validated and is_counted else result.curves
-    choice = _choose(teaching, of_run, model, validated)
+    choice = _choose(training, of_run, model, validated)
     at = result.interpolation
     metrics = {
         **validation_metrics(measured),
@@ -173,26 +184,25 @@ def _about(
         "mu": params.mu,
         "n_aug": params.n_aug,
         "metrics": metrics,
-        "params": dataclasses.asdict(params.student_section(of_run.student, assembly.task.kind)),
+        "params": dataclasses.asdict(assembly.student_section(of_run.student)),
         "semisupervised": {"method": of_run.student, **settings},
         "provenance": without_ids(provenance),
     }
 
 
 def _choose(
-    teaching: Teaching,
+    training: Teaching | HeadTraining,
     of_run: Run,
     model: TaskModel,
-    validated: CrossValidated[TaskModel, StudentResult] | None,
+    validated: CrossValidated[TaskModel, Any] | None,
 ) -> Choice:
     """Selected model, student or fine-tuned, by separate validation patches or cross-validation."""
-    assembly, rows = teaching.assembly, teaching.rows
+    assembly, rows = training.assembly, training.rows
     task, seed = assembly.task, assembly.params.evaluate.seed
     if len(rows.validation):
-        start, student = (
-            assembly.predictions(one, rows.validation) for one in (teaching.start(None)[0], model)
-        )
-        return choose(start, student, task, rows.validation, seed=seed)
+        start, _ = assembly.load(of_run.models[FINETUNED])
+        before, after = (training.predictions(one, rows.validation) for one in (start, model))
+        return choose(before, after, task, rows.validation, seed=seed)
     if validated is None:
         return Choice(FINETUNED, "", None, "the labels cannot be cross-validated")
     table = read_predictions(of_run.folds[FINETUNED] / paths.PREDICTIONS)

@@ -20,14 +20,16 @@ from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures, depth_features
+from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows
 from histo_monai.pipeline.finetuning import frozen_encoder, starts_from_file
+from histo_monai.pipeline.frozen import predictions_of
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
-from histo_monai.pipeline.stored_features import stored_features
+from histo_monai.pipeline.stored_features import StoredRows, stored_features
 from histo_monai.reports import figures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.task import Task
@@ -78,7 +80,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     choice = read_choice(of_run.choice)
     rows = {split: table for split, table in rows.items() if len(table)}
     loaders = {split: assembly.in_order(table) for split, table in rows.items()}
-    networks = predict_splits(models, task, loaders)
+    networks = _of_models(assembly, of_run, models, rows, loaders)
     arms = _baselines(assembly, of_run, given, rows, networks)
     predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
     if folds.num:
@@ -107,6 +109,25 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 
 
+def _of_models(
+    assembly: Assembly,
+    of_run: Run,
+    models: Mapping[str, TaskModel],
+    rows: Mapping[str, pd.DataFrame],
+    loaders: Mapping[str, LabeledLoader],
+) -> dict[str, Predictions]:
+    """Predictions of fine-tuned model and student, by split; heads predict from stored features."""
+    if assembly.params.finetune.mode == "all":
+        return predict_splits(models, assembly.task, loaders)
+    stored = StoredRows.of_encoder(assembly.params, of_run.method, of_run.encoder)
+    if len(rows):
+        stored.check(pd.concat(list(rows.values())))
+    return {
+        split: {name: predictions_of(model, assembly, stored, table) for name, model in models.items()}
+        for split, table in rows.items()
+    }
+
+
 def _baselines(
     assembly: Assembly,
     of_run: Run,
@@ -131,11 +152,13 @@ def _encoded(
     fold: int | None,
 ) -> tuple[Mapping[str, DepthFeatures], str]:
     """Features of tables by the frozen encoder, and the depth of the fine-tuned one; stored features encode nothing."""
+    if assembly.params.finetune.mode == "head":
+        of_head = StoredRows.of_encoder(assembly.params, of_run.method, of_run.encoder)
+        return {name: {WHOLE: of_head.of(table)} for name, table in tables.items()}, WHOLE
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
     if depth is None and starts_from_file(assembly, of_run.encoder_path):
-        folder = paths.features_folder(of_run.method, of_run.encoder)
-        stored = stored_features(assembly.params, folder, of_run.encoder_path, tables)
+        stored = stored_features(assembly.params, of_run.method, of_run.encoder, tables)
         if stored is not None:
             return stored, WHOLE
     seed = derive_seed(of_run.derived_seed, "finetune")

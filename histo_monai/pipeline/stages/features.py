@@ -138,7 +138,7 @@ class Asked(NamedTuple):
 
 def _encoding(params: Params, code: str) -> Encoding:
     section = params.features
-    return Encoding(section.depth, section.side_px, section.views, section.precision, code)
+    return Encoding(section.depth, section.views, section.precision, code)
 
 
 def _adapted(
@@ -157,14 +157,14 @@ def _adapted(
     target = done / paths.ENCODER
     in_ranks = environment.in_ranks
     in_ranks["ranks"] = 1
-    plan, encoding = asked.plan, asked.encoding
+    plan = asked.plan
     if len(slides):
         shown = _jobs(slides[slides["split"] != "test"], {})
-        run_in_ranks(write_adapted, path, target, shown, plan, num, seed, encoding, **in_ranks)
+        run_in_ranks(write_adapted, path, target, shown, plan, num, seed, **in_ranks)
     else:
         patches = rows[rows["split"] != "test"]
         sizes = (plan.patch_px, plan.batch_size, num)
-        run_in_ranks(write_adapted_to_rows, path, target, patches, *sizes, seed, encoding, **in_ranks)
+        run_in_ranks(write_adapted_to_rows, path, target, patches, *sizes, seed, **in_ranks)
     return target
 
 

@@ -1,4 +1,4 @@
-"""Stage `finetune`: encoder and a fraction of the labels -> task model."""
+"""Stage `finetune`: encoder, or its stored features, and a fraction of the labels -> task model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from histo_monai.pipeline.context import (
     validation_metrics,
     write_fold_models,
 )
-from histo_monai.pipeline.environment import read_environment
+from histo_monai.pipeline.environment import read_environment, torchrun_rank
 from histo_monai.pipeline.finetuning import Finetuning
+from histo_monai.pipeline.frozen import HeadTraining
 from histo_monai.pipeline.imports import stage_sha256
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
@@ -49,9 +50,12 @@ PARAM_NAMES = (
     "patch_px",
     "cross_validation",
     "slide_level",
+    "finetune.mode",
+    "finetune.head",
     "finetune.recipe",
     "finetune.paper",
     "evaluate.batch_size",
+    "features.depth",
 )
 """Params of the stage in dvc.yaml."""
 
@@ -61,7 +65,7 @@ def run(method: str, encoder: int, seed: int) -> None:
 
     Without separate validation patches, cross-validation by patient selects, and the final model learns from all
     labels. folds/ holds the cross-validation models, which map the training slides. The outputs are empty if no patch
-    is labeled.
+    is labeled. In the mode "head" no patch is encoded: heads are fitted to data/features.
     """
     of_run = Run(method, encoder, seed)
     params = load_params(paths.PARAMS)
@@ -69,7 +73,11 @@ def run(method: str, encoder: int, seed: int) -> None:
         files = (paths.MODEL, paths.CURVES, paths.ANSWERS)
         leave_empty(of_run.finetuned, params, NO_PATCHES, files=files, folders=(paths.FOLDS,))
         return
-    run_in_ranks(_train, of_run, params, **read_environment().in_ranks)
+    environment = read_environment()
+    if params.finetune.mode == "all":
+        run_in_ranks(_train, of_run, params, **environment.in_ranks)
+    elif torchrun_rank() == 0:
+        _train(environment.device, of_run, params)
 
 
 class _Course(NamedTuple):
@@ -85,14 +93,19 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     assembly = Assembly.of(params, device)
     rows = assembly.rows(of_run.derived_seed, with_unlabeled=False)
     used = [rows.labeled, rows.validation]
-    provenance = made_from(params, [paths.PATCHES_CSV, of_run.encoder_path], used)
     folds = assembly.folds(rows, of_run.derived_seed)
-    finetuning = _finetuning(assembly, of_run, rows, folds)
     is_counted = rows.validation.empty
-    validated, described = (
-        finetuning.cross_validate() if is_counted or _is_mapped(params, of_run) else (None, [])
-    )
-    model, description, result = finetuning.train(candidate=finetuning.candidate(validated))
+    with_folds = is_counted or _is_mapped(params, of_run)
+    training: Finetuning | HeadTraining
+    read = [paths.PATCHES_CSV, of_run.encoder_path]
+    if params.finetune.mode == "head":
+        training = HeadTraining.of_run(assembly, of_run, rows, folds)
+        read.append(training.stored.encoder)
+    else:
+        training = _finetuning(assembly, of_run, rows, folds)
+    provenance = made_from(params, read, used)
+    validated, described = training.cross_validate() if with_folds else (None, [])
+    model, description, result = training.train(candidate=training.candidate(validated))
     if idist.get_rank() > 0:
         return
     course = _Course(result.validation, result.curves, result.picture)
@@ -110,7 +123,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "encoder_seed": of_run.encoder,
         "seed": of_run.seed,
         "metrics": metrics,
-        "params": dataclasses.asdict(params.finetune_section(assembly.task.kind)),
+        "params": dataclasses.asdict(assembly.finetune_section),
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.finetuned) as folder:

@@ -1,4 +1,4 @@
-"""How an encoder is asked for features: depth, side of the patches, views, and precision on disk."""
+"""How an encoder is asked for features: depth, views, and precision on disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.nn import functional
 
 from histo_monai.data.features.store import StoredPrecision
 from histo_monai.models.encoder import Encoder
@@ -22,14 +21,12 @@ class Encoding:
 
     Attributes:
         depth: Number of stages of the encoder that are used; None for the whole encoder.
-        side_px: Side to which patches are enlarged for the encoder; None leaves them.
         views: Names in `transforms.plain_views.PLAIN_VIEWS`, in addition to the unaugmented patch.
         precision: In which features are stored.
         code_sha256: Digest of the code that computes them; empty where it is not recorded.
     """
 
     depth: int | None = None
-    side_px: int | None = None
     views: tuple[str, ...] = ()
     precision: StoredPrecision = "float32"
     code_sha256: str = ""
@@ -39,7 +36,6 @@ class Encoding:
         """For `Origin.settings`: what differs from the default."""
         return {
             **({"depth": self.depth} if self.depth else {}),
-            **({"side_px": self.side_px} if self.side_px else {}),
             **({"views": " ".join(self.views)} if self.views else {}),
             **({"stored_as": self.precision} if self.precision != "float32" else {}),
             **({"code_sha256": self.code_sha256} if self.code_sha256 else {}),
@@ -59,17 +55,6 @@ class Encoding:
         channels_last(encoder)
         return encoder
 
-    def side(self, patch_px: int) -> int:
-        """Side of a patch as it enters the encoder, px."""
-        return self.side_px or patch_px
-
-    def resized(self, patches: torch.Tensor) -> torch.Tensor:
-        """Patches (n, 3, P, P), 0..1, at the side that the encoder is given; bicubic."""
-        if self.side(patches.shape[-1]) == patches.shape[-1]:
-            return patches
-        size = (self.side(patches.shape[-1]),) * 2
-        return functional.interpolate(patches, size=size, mode="bicubic", antialias=True).clamp_(0, 1)
-
     def features(self, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
         """Features of patches in all views.
 
@@ -79,6 +64,5 @@ class Encoding:
         Returns:
             Shape (n, 1 + number of views, D), float32, on the CPU; the unaugmented patch comes first.
         """
-        patches = self.resized(patches)
         every = [patches, *(PLAIN_VIEWS[name](patches) for name in self.views)]
         return torch.stack([encoder(view).float().cpu() for view in every], dim=1)

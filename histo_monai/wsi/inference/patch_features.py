@@ -108,7 +108,7 @@ def write_features(
         origin.slide_sample_sha256,
         coordinates_sha256(coords, np.array([found.patch_px * found.mpp])),
         found.mpp,
-        encoding.side(found.patch_px),
+        found.patch_px,
         encoding.depth or 0,
         encoding.precision,
         encoding.code_sha256,

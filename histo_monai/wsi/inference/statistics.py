@@ -20,7 +20,6 @@ from histo_monai.slides.tiles.blocks import CellBlocks
 from histo_monai.training.device import precision, to_device
 from histo_monai.training.ranks import note_step
 from histo_monai.utils.randomness import generator
-from histo_monai.wsi.inference.encoding import Encoding
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.stream import SlidePatches
@@ -41,7 +40,6 @@ def write_adapted(
     plan: MapPlan,
     num: int,
     seed: int,
-    encoding: Encoding | None = None,
 ) -> None:
     """Write an encoder with batch-norm statistics of unaugmented tissue and unchanged weights.
 
@@ -51,7 +49,6 @@ def write_adapted(
         target: new file; its description states the numbers of patches and slides.
         jobs: slides with about equal numbers of patches; labels are not used.
         num: maximum number of patches.
-        encoding: side to which patches are enlarged; None: no enlargement.
 
     Raises:
         SlideError: a slide cannot be read.
@@ -60,7 +57,7 @@ def write_adapted(
     if idist.get_rank() == 0:
         patches, num_slides = _tissue(jobs, plan, num, seed)
         about = {"num_slides": num_slides, "mpp": plan.mpp}
-        _write(device, source, target, patches, about, plan.batch_size, encoding or Encoding())
+        _write(device, source, target, patches, about, plan.batch_size)
     idist.barrier()
 
 
@@ -73,7 +70,6 @@ def write_adapted_to_rows(
     batch_size: int,
     num: int,
     seed: int,
-    encoding: Encoding,
 ) -> None:
     """Write an encoder with batch-norm statistics of up to `num` patches of a table, ordered by patch name.
 
@@ -91,7 +87,7 @@ def write_adapted_to_rows(
             parts.append(reader.__getitems__(some)[0].squeeze(1))
             note_step()
         about = {"num_slides": int(shown["slide_id"].nunique())}
-        _write(device, source, target, torch.cat(parts), about, batch_size, encoding)
+        _write(device, source, target, torch.cat(parts), about, batch_size)
     idist.barrier()
 
 
@@ -102,7 +98,6 @@ def _write(
     patches: torch.Tensor,
     about: Mapping[str, float],
     batch_size: int,
-    encoding: Encoding,
 ) -> None:
     encoder, _ = load_encoder(source)
     if len(patches) < _FEWEST:
@@ -111,7 +106,7 @@ def _write(
     else:
         to_device(encoder, device)
         with precision(device):
-            update_bn(map(encoding.resized, _batches(patches, batch_size, device)), encoder)
+            update_bn(_batches(patches, batch_size, device), encoder)
     state, description = load_model(source)
     state |= {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -161,7 +161,7 @@ class TableWork:
             origin.slide_sample_sha256,
             str(origin.settings[_COORDINATES]),
             mpp,
-            self.encoding.side(self.patch_px),
+            self.patch_px,
             self.encoding.depth or 0,
             self.encoding.precision,
             self.encoding.code_sha256,

@@ -1,0 +1,186 @@
+"""Heads on frozen features with the settings of params: stored features and labels -> task model, in seconds."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.data.loaders.labeled import spread
+from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.data.tables.tasks import dependence_groups, task_targets, training_mpp
+from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.finetuning.depth import WHOLE
+from histo_monai.finetuning.heads.selection import Labels
+from histo_monai.finetuning.trainer import NUM_SHOWN
+from histo_monai.models.task_model import MIXTURE, TaskModel, describe_task_model, load_encoder
+from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.stored_features import StoredRows
+from histo_monai.semisupervised import METHODS
+from histo_monai.training.interpolation import Candidates, Measures
+from histo_monai.training.pictures.predictions import answers
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import derive_seed
+
+_LOG = logging.getLogger(__name__)
+
+ONLY = 0.0
+"""The only candidate of a head: nothing is interpolated, and no epoch is selected."""
+BASELINE = "supervised"
+"""Semi-supervised method whose head is that of the fine-tuning: it uses labels alone."""
+FEATURES = "features"
+"""Key of a description: the encoder whose stored features the head was fitted to."""
+
+
+@dataclass(frozen=True)
+class HeadResult:
+    """Result of fitting a head.
+
+    Attributes:
+        candidates: `ONLY`, with its means over the validation patches; empty without validation.
+        is_start: whether a student's head is that of the fine-tuning, as its pseudo labels did not help.
+        picture: validation patches, or labeled patches without validation, with predictions, (H, W, 3) uint8.
+    """
+
+    candidates: Candidates
+    is_start: bool
+    picture: NDArray[np.uint8]
+    curves: list[dict[str, float]]
+    best_epoch: int = 0
+    interpolation: None = None
+    selected: float = ONLY
+
+    @property
+    def validation(self) -> Measures:
+        """Means over the validation patches; empty without validation."""
+        return self.candidates.get(ONLY, {})
+
+
+@dataclass(frozen=True)
+class HeadTraining:
+    """All heads of a run: with all labels, and without each fold.
+
+    Attributes:
+        stored: features of all rows.
+        folds: patient folds.
+        seed: of all random decisions.
+        student: semi-supervised method.
+    """
+
+    assembly: Assembly
+    stored: StoredRows
+    rows: TrainingRows
+    folds: LabelFolds
+    seed: int
+    student: str = BASELINE
+
+    @classmethod
+    def of_run(
+        cls, assembly: Assembly, run: Run, rows: TrainingRows, folds: LabelFolds, student: str = BASELINE
+    ) -> Self:
+        """Heads of the fine-tuning of a run, or of its student.
+
+        Raises:
+            InputError: the stored features are missing, or of another encoder, slide or patch.
+        """
+        stored = StoredRows.of_encoder(assembly.params, run.method, run.encoder)
+        stored.check(pd.concat([rows.labeled, rows.unlabeled, rows.validation]))
+        return cls(assembly, stored, rows, folds, derive_seed(run.derived_seed, "head"), student)
+
+    def train(
+        self, fold: int | None = None, candidate: float | None = None
+    ) -> tuple[TaskModel, dict[str, Any], HeadResult]:
+        """Fit a head with all labels, or without a fold; its model, description and result.
+
+        Args:
+            candidate: not used: a head has no candidates.
+
+        Raises:
+            InputError: all labels are of one class, or the method does not learn such labels.
+        """
+        assembly, params = self.assembly, self.assembly.params
+        rows = self.rows if fold is None else self.rows.without(self.folds, fold)
+        unlabeled = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
+        found = METHODS[self.student].fit_head(
+            {WHOLE: self.stored.of(rows.labeled)},
+            Labels(self._targets(rows.labeled), dependence_groups(rows.labeled), assembly.task.num_classes),
+            {WHOLE: self.stored.of(unlabeled.reset_index(drop=True))},
+            params.finetune.head.settings,
+            params.consistency.methods.get(self.student),
+            self.seed if fold is None else derive_seed(self.seed, "fold", fold),
+        )
+        encoder, description = load_encoder(self.stored.encoder)
+        if self.stored.depth is not None:
+            encoder.end_after(self.stored.depth)
+        mixture = found.head.module()
+        model = TaskModel(encoder, mixture, assembly.task.num_outputs)
+        description |= {"encoder": encoder.about(), "head": MIXTURE, MIXTURE: mixture.about()}
+        described = describe_task_model(
+            description,
+            classes=assembly.task.classes,
+            patch_px=params.patch_px,
+            mpp=training_mpp(assembly.patches, params.patch_px),
+        )
+        described |= {"dataset": params.dataset, "alpha": params.alpha}
+        described |= {"selection": found.head.as_dict(), FEATURES: self.stored.encoder_sha256}
+        if self.student != BASELINE:
+            described["pseudo_labels"] = {"number": found.num_pseudo_labels, "accepted": found.is_accepted}
+        result = HeadResult(
+            self._measured(model, rows), not found.is_accepted, self._picture(model, rows), []
+        )
+        return model, described, result
+
+    def cross_validate(
+        self,
+    ) -> tuple[CrossValidated[TaskModel, HeadResult] | None, list[dict[str, Any]]]:
+        """Heads without each fold, and their descriptions; None without folds."""
+        return cross_validated(self.assembly, self.folds, self.rows.labeled, self.train, self.predictions)
+
+    def candidate(self, validated: CrossValidated[Any, Any] | None) -> None:
+        """A head has no candidates."""
+
+    def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Predictions of a head from stored features, (n, K): class probabilities or scores."""
+        return predictions_of(model, self.assembly, self.stored, rows)
+
+    def _targets(self, rows: pd.DataFrame) -> NDArray[Any]:
+        return task_targets(rows, self.assembly.task.classes).numpy()
+
+    def _measured(self, model: TaskModel, rows: TrainingRows) -> Candidates:
+        if rows.validation.empty:
+            return {}
+        outputs = model.head(torch.from_numpy(self.stored.of(rows.validation)))
+        targets = task_targets(rows.validation, self.assembly.task.classes)
+        measured = self.assembly.task.objective.measure(outputs, targets)
+        return {ONLY: {name: float(values.double().mean()) for name, values in measured.items()}}
+
+    def _picture(self, model: TaskModel, rows: TrainingRows) -> NDArray[np.uint8]:
+        shown = rows.labeled if rows.validation.empty else rows.validation
+        shown = shown.iloc[spread(len(shown), NUM_SHOWN)].reset_index(drop=True)
+        patches, targets = self.assembly.in_order(shown).some(NUM_SHOWN)
+        predictions = self.predictions(model, shown)
+        return answers(patches.squeeze(1).numpy(), predictions, targets.tolist(), self.assembly.task.classes)
+
+
+def predictions_of(
+    model: TaskModel, assembly: Assembly, stored: StoredRows, rows: pd.DataFrame
+) -> NDArray[np.float32]:
+    """Predictions of a head from stored features, (n, K): class probabilities or scores.
+
+    Raises:
+        InputError: a feature or a prediction is not finite.
+    """
+    with torch.no_grad():
+        outputs = model.head.cpu()(torch.from_numpy(stored.of(rows)))
+        predicted: NDArray[np.float32] = assembly.task.objective.predictions(outputs).numpy()
+    if not np.isfinite(predicted).all():
+        raise InputError(
+            f"{stored.folder}: features are not finite. Fix: run the stages pretrain and features again."
+        )
+    return predicted
