@@ -106,11 +106,13 @@ class HeadTraining:
         """
         assembly, params = self.assembly, self.assembly.params
         rows = self.rows if fold is None else self.rows.without(self.folds, fold)
-        unlabeled = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
+        labeled = self.stored.of(rows.labeled)
+        others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
+        unlabeled = self.stored.of(others.reset_index(drop=True)) if len(others) else labeled[:0]
         found = METHODS[self.student].fit_head(
-            {WHOLE: self.stored.of(rows.labeled)},
+            {WHOLE: labeled},
             Labels(self._targets(rows.labeled), dependence_groups(rows.labeled), assembly.task.num_classes),
-            {WHOLE: self.stored.of(unlabeled.reset_index(drop=True))},
+            {WHOLE: unlabeled},
             params.finetune.head.settings,
             params.consistency.methods.get(self.student),
             self.seed if fold is None else derive_seed(self.seed, "fold", fold),

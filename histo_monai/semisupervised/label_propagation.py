@@ -13,6 +13,7 @@ from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate
 from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained, self_train
 from histo_monai.semisupervised.settings import LabelPropagationSettings
+from histo_monai.utils.errors import InputError
 
 
 class LabelPropagation:
@@ -30,8 +31,10 @@ class LabelPropagation:
         seed: int,
     ) -> SelfTrained:
         """See `protocol.HeadTeacher`."""
-        every = standardizations(unlabeled, "concatenated")
-        rows = every[list(every)[-1]].of(unlabeled)
+        if len(next(iter(unlabeled.values()))) < 2:
+            raise InputError("label_propagation: fewer than two patches are unlabeled. Fix: lower alpha.")
+        (*_, of_all) = standardizations(unlabeled, "concatenated").values()
+        rows = of_all.of(unlabeled)
         graph = neighbor_graph(rows, min(settings.num_neighbors, len(rows) - 1))
 
         def propagated(probabilities: NDArray) -> NDArray:

@@ -13,6 +13,10 @@ from histo_monai.finetuning.heads.settings import DiscriminantSettings
 from histo_monai.utils.process.products import product
 
 
+LEAST_VARIANCE = 1e-6
+"""Of the mean square of the rows: one row a class has no variance inside the class."""
+
+
 class Discriminant:
     """Gaussian classes of one covariance, (1 - s) W + s tr(W) / D I, W being the pooled covariance within classes.
 
@@ -33,7 +37,8 @@ class Discriminant:
         centered = (rows - means[targets]) * np.sqrt(weights / weights.sum())[:, None]
         _, singular, basis = np.linalg.svd(centered, full_matrices=False)
         variances = np.square(singular)
-        mean_variance = max(float(variances.sum()) / rows.shape[1], np.finfo(float).tiny)
+        least = LEAST_VARIANCE * float(np.square(rows).mean()) or 1.0
+        mean_variance = max(float(variances.sum()) / rows.shape[1], least)
         coordinates = product(means, basis.T)
         models = []
         for shrinkage in grid:

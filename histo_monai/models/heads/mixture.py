@@ -167,7 +167,7 @@ class Mixture(nn.Module):
     ) -> None:
         super().__init__()
         for number, part in enumerate(parts):
-            self.register_buffer(f"columns_{number}", torch.from_numpy(np.asarray(part.columns, np.int64)))
+            self.register_buffer(f"columns_{number}", torch.from_numpy(np.array(part.columns, np.int64)))
             self.register_buffer(f"mean_{number}", buffer(part.mean))
             self.register_buffer(f"factor_{number}", buffer(part.factor))
         self.heads = nn.ModuleList([part.head for part in parts])
@@ -175,7 +175,7 @@ class Mixture(nn.Module):
         self.weights = [float(part.weight) for part in parts]
         self.num_classes, self.unknown = num_classes, unknown
         if known is not None:
-            self.register_buffer("known", torch.from_numpy(np.asarray(known, np.int64)))
+            self.register_buffer("known", torch.from_numpy(np.array(known, np.int64)))
 
     @classmethod
     def from_about(cls, about: Any, num_features: int, num_classes: int | None) -> Self:

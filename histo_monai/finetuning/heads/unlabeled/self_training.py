@@ -54,7 +54,7 @@ def self_train(
     Args:
         features: of the labeled rows.
         labels: classes of the same rows.
-        unlabeled: of all training patches without a label in the budget.
+        unlabeled: of all training patches without a label in the budget; may be empty.
         settings: of the selection, which runs once without pseudo labels in each fold and once on all labels; with
             pseudo labels its parts are fitted again, their temperatures and weights unchanged.
         seed: deals patients into folds.
@@ -68,19 +68,24 @@ def self_train(
     if labels.num_classes is None:
         raise ValueError("self-training: scores have no pseudo labels")
 
+    num_unlabeled = len(next(iter(unlabeled.values())))
+
     def with_pseudo_labels(head: SelectedHead, rows: Depths, given: Labels) -> tuple[SelectedHead, int]:
+        if not num_unlabeled:
+            return head, 0
         probabilities = head.predict(unlabeled)
         probabilities = probabilities if change is None else change(probabilities)
         chosen = np.flatnonzero(probabilities.max(axis=1) >= threshold)
         if not len(chosen):
             return head, 0
-        every = {name: np.concatenate([rows[name], unlabeled[name][chosen]]) for name in rows}
+        both = {name: np.concatenate([rows[name], unlabeled[name][chosen]]) for name in rows}
         targets = np.concatenate([given.targets, probabilities[chosen].argmax(axis=1)])
         of_pseudo = np.full(len(chosen), weight * len(given.targets) / len(chosen))
         counts = np.concatenate([np.ones(len(given.targets)), of_pseudo])
-        return head.fitted_again(every, targets, counts), len(chosen)
+        return head.fitted_again(both, targets, counts), len(chosen)
 
-    plain = select_head(features, labels, unlabeled, settings, seed)
+    every = {name: np.concatenate([rows, unlabeled[name]]) for name, rows in features.items()}
+    plain = select_head(features, labels, every, settings, seed)
     trained, number = with_pseudo_labels(plain, features, labels)
     fold_of, why_none = patient_folds(labels, settings.num_folds, seed)
     if why_none or not number:
@@ -90,7 +95,7 @@ def self_train(
         learning, held_out = fold_of != fold, fold_of == fold
         rows = {name: x[learning] for name, x in features.items()}
         given = Labels(labels.targets[learning], labels.patients[learning], labels.num_classes)
-        without = select_head(rows, given, unlabeled, settings, seed)
+        without = select_head(rows, given, every, settings, seed)
         others = {name: x[held_out] for name, x in features.items()}
         for number_, head in enumerate((without, with_pseudo_labels(without, rows, given)[0])):
             probabilities = head.predict(others)[np.arange(int(held_out.sum())), labels.targets[held_out]]
