@@ -146,6 +146,7 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
         ["suggest", *RUN, "--num", "2"],
         ["convert", str(OWN / "a.xml"), str(OWN / "converted.geojson")],
         ["verify"],
+        ["encoders", "uni2-h"],
         ["doctor"],
     ]
     assert {call[0] for call in calls} == {*STAGES, *COMMANDS}

@@ -23,6 +23,5 @@ METHODS = Registry.of_package(
     mean_teacher="MeanTeacher",
     rankup="RankUp",
     self_training="SelfTraining",
-    label_propagation="LabelPropagation",
 )
 """Name in `semisupervised_methods` of params.yaml -> class that follows `protocol`."""

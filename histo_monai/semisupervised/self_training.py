@@ -1,13 +1,17 @@
-"""Self-training of a head on frozen features: its confident predictions are pseudo labels."""
+"""Self-training of a head on frozen features: its confident predictions, spread to near patches, are pseudo labels."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from histo_monai.finetuning.heads.features import Depths
+import numpy as np
+from numpy.typing import NDArray
+
+from histo_monai.finetuning.heads.features import Depths, standardizations
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
-from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained, self_train
+from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate
+from histo_monai.finetuning.heads.unlabeled.self_training import PseudoLabels, SelfTrained, self_train
 from histo_monai.semisupervised.settings import SelfTrainingSettings
 
 
@@ -26,5 +30,28 @@ class SelfTraining:
         seed: int,
     ) -> SelfTrained:
         """See `protocol.HeadTeacher`."""
-        weight, threshold = settings.weight, settings.threshold
-        return self_train(features, labels, unlabeled, selection, seed, weight=weight, threshold=threshold)
+        return self_train(
+            features,
+            labels,
+            unlabeled,
+            selection,
+            seed,
+            weight=settings.weight,
+            threshold=settings.threshold,
+            change=_propagation(unlabeled, settings) if settings.propagation else None,
+        )
+
+
+def _propagation(unlabeled: Depths, settings: SelfTrainingSettings) -> PseudoLabels | None:
+    """Label propagation between unlabeled patches; None for fewer than two."""
+    if len(next(iter(unlabeled.values()))) < 2:
+        return None
+    (*_, of_all) = standardizations(unlabeled, "concatenated").values()
+    rows = of_all.of(unlabeled)
+    graph = neighbor_graph(rows, min(settings.num_neighbors, len(rows) - 1))
+
+    def propagated(probabilities: NDArray) -> NDArray:
+        spread = propagate(graph, probabilities, settings.propagation)
+        return np.asarray(spread / np.maximum(spread.sum(axis=1, keepdims=True), 1e-12))
+
+    return propagated

@@ -129,31 +129,16 @@ class SelfTrainingSettings(MethodSettings):
     Attributes:
         weight: sum of the weights of all pseudo labels, relative to that of all labels.
         threshold: least probability of a pseudo label.
+        propagation: weight of the probabilities of near patches, relative to a patch's own (Zhou et al. 2004); 0: none.
+        num_neighbors: near patches of each patch, by cosine of their features.
     """
-
-    weight: Positive
-    threshold: Annotated[float, Range(0.0, 1.0)]
 
     finetune_modes: ClassVar[tuple[str, ...]] = ("head",)
 
-
-@dataclass(frozen=True)
-class LabelPropagationSettings(MethodSettings):
-    """Label propagation between patches near in feature space (Zhou et al. 2004), then a head on its pseudo labels.
-
-    Attributes:
-        weight: as in `SelfTrainingSettings`.
-        threshold: as in `SelfTrainingSettings`, of propagated probabilities.
-        num_neighbors: of each patch, by cosine.
-        alpha: weight of the neighbors, relative to a patch's own probabilities.
-    """
-
     weight: Positive
     threshold: Annotated[float, Range(0.0, 1.0)]
+    propagation: Annotated[float, Range(0.0, 0.999)]
     num_neighbors: Count
-    alpha: Annotated[float, Range(0.0, 0.999)]
-
-    finetune_modes: ClassVar[tuple[str, ...]] = ("head",)
 
 
 @dataclass(frozen=True)

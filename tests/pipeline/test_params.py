@@ -271,7 +271,7 @@ def test_an_experiment_sets_a_value_of_a_recipe_for_all_kinds_or_for_each(
 
 
 def test_without_a_recipe_fine_tuning_has_the_papers_values_of_the_dataset(tree: Any) -> None:
-    tree["finetune"] = {"recipe": None, "paper": tree["finetune"]["paper"] | {"epochs": 3}}
+    tree["finetune"] |= {"recipe": None, "paper": tree["finetune"]["paper"] | {"epochs": 3}}
     tree["finetune"]["paper"]["lr"] = {"camelyon16": 0.25, "kather": 0.5}
     for dataset, lr in (("camelyon16", 0.25), ("kather", 0.5)):
         section = parse_params(tree | {"dataset": dataset}).finetune_section("many_classes")

@@ -8,20 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pytest
 import torch
 
 from histo_monai.data.loaders.reader import PatchReader
 from histo_monai.data.tables.patches import read_patches
-from histo_monai.models.checkpoint import load_model
+from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.cli import main
+from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder
 from tests.hostile.project import STAGES, params_with, write_own_project
 
-STUDENTS = ("supervised", "self_training", "label_propagation")
+STUDENTS = ("supervised", "self_training")
+RUN = ("--method", "random", "--student", "supervised", "--seed", "0")
 MODEL = Path("data/models/random-0-0/finetuned/model.safetensors")
 
 
@@ -62,7 +65,9 @@ def fitted(module_folder: NewFolder) -> tuple[Path, list[int]]:
 
 
 @pytest.fixture
-def project(fitted: tuple[Path, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def project(
+    fitted: tuple[Path, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """A copy of the project with its heads."""
     shutil.copytree(fitted[0], tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
@@ -80,8 +85,107 @@ def test_the_network_predicts_what_the_table_says() -> None:
     tested = predictions[predictions["split"] == "test"].set_index("patch_id")
     rows = rows[rows["patch_id"].isin(tested.index)].reset_index(drop=True)
     model, description = from_task_model(MODEL)
-    pixels = torch.from_numpy(PatchReader(rows, patch_px=32, max_open_slides=4).read(np.arange(len(rows)))).float()
+    pixels = torch.from_numpy(
+        PatchReader(rows, patch_px=32, max_open_slides=4).read(np.arange(len(rows)))
+    ).float()
     with torch.inference_mode():
         probabilities = model.eval()(pixels / 255).softmax(dim=1).numpy()
     columns = [f"finetuned_{name}" for name in description["classes"]]
     np.testing.assert_allclose(probabilities, tested.loc[rows["patch_id"], columns], atol=0.01)
+
+
+@pytest.mark.usefixtures("project")
+def test_a_model_of_a_fold_predicts_the_patches_that_it_did_not_learn_from() -> None:
+    folder = MODEL.parent / "folds"
+    models = sorted(folder.glob("without-*.safetensors"))
+    folds, out_of_fold = pd.read_csv(folder / "folds.csv"), pd.read_csv(folder / "predictions.csv")
+    assert len(models) == folds["fold"].nunique() > 1
+    rows = (
+        read_patches(Path("data/index/patches.csv"))
+        .set_index("patch_id")
+        .loc[out_of_fold["patch_id"]]
+        .reset_index()
+    )
+    fold_of = rows["patient_id"].map(folds.set_index("patient")["fold"])
+    for number, path in enumerate(models):
+        held_out = rows[fold_of == number].reset_index(drop=True)
+        model, _ = from_task_model(path)
+        pixels = PatchReader(held_out, patch_px=32, max_open_slides=4).read(np.arange(len(held_out)))
+        with torch.inference_mode():
+            probabilities = model.eval()(torch.from_numpy(pixels).float() / 255).softmax(dim=1).numpy()
+        table = out_of_fold.set_index("patch_id").loc[
+            held_out["patch_id"], ["finetuned_normal", "finetuned_tumor"]
+        ]
+        np.testing.assert_allclose(probabilities, table, atol=0.01)
+
+
+@pytest.mark.usefixtures("project")
+def test_the_description_says_which_heads_and_whether_pseudo_labels_helped() -> None:
+    description = load_model(MODEL)[1]
+    parts = description["selection"]["parts"]
+    assert {part["head"] for part in parts} == {"class_means", "logistic", "neighbors", "discriminant"}
+    assert sum(part["weight"] for part in parts) == pytest.approx(1)
+    student = Path("data/models/random-0-self_training-0/student")
+    pseudo_labels = load_model(student / "model.safetensors")[1]["pseudo_labels"]
+    metrics = json.loads((student / "metrics.json").read_text())
+    assert pseudo_labels["accepted"] == (metrics["interpolation_weight"] == 0)
+
+
+@pytest.mark.usefixtures("project")
+def test_a_head_maps_slides_and_is_exported(tmp_path: Path) -> None:
+    assert main(("heatmap", *RUN)) == 0
+    scores = pd.read_csv("data/heatmaps/random-0-supervised-0/scores/s6.csv")
+    assert scores["finetuned"].between(0, 1).all()
+    assert main(("map", "data/raw/own/s6.tif", "--model", str(MODEL), "--output", "maps")) == 0
+    assert main(("export", str(MODEL), "--onnx", str(tmp_path / "head.onnx"))) == 0
+    assert main(("export", str(MODEL), "--bundle", str(tmp_path / "bundle"))) == 0
+    assert main(("import", str(tmp_path / "bundle"), "--output", str(tmp_path / "imported"))) == 0
+    patches = torch.rand(3, 3, 32, 32)
+    model, _ = from_task_model(MODEL)
+    again, _ = from_task_model(tmp_path / "imported/model.safetensors")
+    with torch.inference_mode():
+        expected = model.eval()(patches)
+        torch.testing.assert_close(again.eval()(patches), expected)
+    session = onnxruntime.InferenceSession(tmp_path / "head.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: patches.numpy()})
+    np.testing.assert_allclose(found, expected.softmax(dim=1), atol=1e-4)
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("changes", "stage", "words"),
+    [
+        ({"semisupervised_methods": ["fixmatch"]}, "finetune", ("fixmatch", "self_training")),
+        ({"finetune__mode": "all"}, "finetune", ("self_training", "spatial_neighbors")),
+        ({"finetune__mode": "heads"}, "finetune", ("finetune.mode", "heads")),
+        ({"finetune__head__classes": []}, "finetune", ("finetune.head.classes",)),
+        ({"features__depth": 1}, "finetune", ("depth", "features")),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    changes: dict[str, object], stage: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    params_with(**changes)()
+    assert main((stage, "--method", "random", "--seed", "0")) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.usefixtures("project")
+def test_without_features_no_head_is_fitted(capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree("data/features/random-0")
+    assert main(("finetune", "--method", "random", "--seed", "0")) == 1
+    assert "run the stage features" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("key", "value"), [("parts", []), ("num_known", 3), ("unknown", -1.0), ("parts", [{"kind": "forest"}])]
+)
+def test_a_changed_description_is_refused(key: str, value: object) -> None:
+    state, description = load_model(MODEL)
+    description["mixture"][key] = value
+    path = Path("changed.safetensors")
+    save_model(path, state, description)
+    with pytest.raises(InputError, match="mixture"):
+        from_task_model(path)

@@ -12,7 +12,6 @@ from histo_monai.finetuning.heads.rows import LinearModel
 from histo_monai.finetuning.heads.settings import DiscriminantSettings
 from histo_monai.utils.process.products import product
 
-
 LEAST_VARIANCE = 1e-6
 """Of the mean square of the rows: one row a class has no variance inside the class."""
 

@@ -190,8 +190,8 @@ class Mixture(nn.Module):
             ValueError: `about` is not of such a mixture; names the key.
         """
         fault = misfit(about, _SHAPE, "mixture")
-        if fault:
-            raise ValueError(fault)
+        if fault or not about["parts"]:
+            raise ValueError(fault or "mixture.parts is empty")
         num_known = about["num_known"]
         if (num_known is None) != (num_classes is None) or not (num_known or 1) <= (num_classes or 1):
             raise ValueError(f"mixture.num_known is {num_known}, and there are {num_classes} classes")
@@ -227,7 +227,7 @@ class Mixture(nn.Module):
             return self._mixed(features.to(self.get_buffer("mean_0").dtype))
 
     def _mixed(self, features: torch.Tensor) -> torch.Tensor:
-        total = torch.zeros(len(features), 1, device=features.device)
+        total = features.new_zeros((features.shape[0], 1))
         for number, (head, temperature, weight) in enumerate(
             zip(self.heads, self.temperatures, self.weights, strict=True)
         ):
@@ -240,7 +240,7 @@ class Mixture(nn.Module):
             total = total + weight * outputs
         if self.num_classes is None:
             return total.clamp(0.0, 1.0)
-        every = total.new_full((len(features), self.num_classes), self.unknown)
+        every = total.new_full((features.shape[0], self.num_classes), self.unknown)
         return every.index_copy(1, self.known, total.clamp(min=1e-12)).log()
 
 
