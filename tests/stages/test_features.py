@@ -74,7 +74,7 @@ def _rows() -> pd.DataFrame:
 
 @pytest.mark.usefixtures("project")
 def test_every_patch_has_the_features_that_the_encoder_gives_of_it_alone() -> None:
-    params_with(features__precision="float32", features__views=["flip"], features__side_px=64)()
+    params_with(features__precision="float32", features__views=["flip"])()
     assert main(CALL) == 0
     rows = _rows()
     path = Path("data/models/random-0/encoder.safetensors")
@@ -83,9 +83,8 @@ def test_every_patch_has_the_features_that_the_encoder_gives_of_it_alone() -> No
     encoder = load_encoder(path)[0].eval()
     some = np.linspace(0, len(rows) - 1, 6).astype(np.int64)
     pixels = torch.from_numpy(PatchReader(rows, patch_px=32, max_open_slides=4).read(some)).float() / 255
-    large = torch.nn.functional.interpolate(pixels, size=(64, 64), mode="bicubic", antialias=True).clamp(0, 1)
     with torch.inference_mode():
-        expected, mirrored = encoder(large).numpy(), encoder(large.flip(-1)).numpy()
+        expected, mirrored = encoder(pixels).numpy(), encoder(pixels.flip(-1)).numpy()
     np.testing.assert_allclose(features[some], expected, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(flipped[some], mirrored, rtol=1e-3, atol=1e-3)
     assert np.abs(features[some] - flipped[some]).max() > 1e-2
@@ -179,9 +178,9 @@ def test_baselines_encode_no_patch_that_has_features(monkeypatch: pytest.MonkeyP
     for call in STAGES[2:4]:
         assert main(call) == 0
     num_of_networks, predicted = _evaluated(monkeypatch)
-    params_with(features__side_px=64)()
+    params_with(features__depth=1)()
     assert main(CALL) == 0
-    num, encoded = _evaluated(monkeypatch)  # features at another side do not serve
+    num, encoded = _evaluated(monkeypatch)  # features at another depth do not serve
     assert num - num_of_networks == len(read_patches(Path("data/index/patches.csv")))
     for name in ("encoder_linear", "encoder_knn"):
         columns = [column for column in predicted if column.startswith(name)]
@@ -192,20 +191,22 @@ def test_baselines_encode_no_patch_that_has_features(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("project")
 def test_stored_features_serve_while_encoder_slides_and_patches_are_the_same() -> None:
     params, tables = load_params(Path("params.yaml")), {"all": _rows()}
-    encoder, other = Path("data/models/random-0/encoder.safetensors"), Path("other.safetensors")
-    stored = stored_features(params, FOLDER, encoder, tables)
+    encoder = Path("data/models/random-0/encoder.safetensors")
+    stored = stored_features(params, "random", 0, tables)
     assert stored is not None
     np.testing.assert_array_equal(
         stored["all"]["encoder"], features_of_rows(FOLDER / "patches", tables["all"]).astype(np.float32)
     )
-    other.write_bytes(b"of another encoder")
-    assert stored_features(params, FOLDER, other, tables) is None
+    content = encoder.read_bytes()
+    encoder.write_bytes(b"another encoder")
+    assert stored_features(params, "random", 0, tables) is None
+    encoder.write_bytes(content)
     write_slide(OWN / "s5.tif", seed=99)
     assert main(STAGES[0]) == 0
-    assert stored_features(params, FOLDER, encoder, {"all": _rows()}) is None
+    assert stored_features(params, "random", 0, {"all": _rows()}) is None
     rows = _rows()
     others = {"others": rows[rows["slide_id"] != "s5"].reset_index(drop=True)}
-    assert stored_features(params, FOLDER, encoder, others) is not None
+    assert stored_features(params, "random", 0, others) is not None
 
 
 def _evaluated(monkeypatch: pytest.MonkeyPatch) -> tuple[int, pd.DataFrame]:

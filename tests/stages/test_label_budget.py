@@ -20,7 +20,7 @@ RUN = ("--method", "random", "--seed", "0")
 STEPS = {"epochs": 2, "steps_per_epoch": 2, "batch_size": 4}
 
 
-def _project(*, scores: bool) -> None:
+def _project(*, scores: bool, mode: str, student: str) -> None:
     """Own slides, half of whose labels are given; labels select by cross-validation."""
     write_own_project()
     table = Path("data/raw/own/patches.csv")
@@ -30,7 +30,8 @@ def _project(*, scores: bool) -> None:
     patches.to_csv(table, index=False)
     params: Any = yaml.safe_load(Path("params.yaml").read_text())
     whole: Any = yaml.safe_load((ROOT / "params.yaml").read_text())
-    params |= {"semisupervised_methods": ["spatial_neighbors"], "alpha": 0.5}
+    params |= {"semisupervised_methods": [student], "alpha": 0.5}
+    params["finetune"]["mode"] = mode
     params["slide_level"]["pretraining_methods"] = []
     params["labels"]["own"]["validation"] = "labeled"
     for section in ("finetune", "consistency"):
@@ -39,11 +40,11 @@ def _project(*, scores: bool) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(params))
 
 
-def _train() -> tuple[dict[str, np.ndarray], Predictions]:
+def _train(student: str) -> tuple[dict[str, np.ndarray], Predictions]:
     """Weights of all models, and all predictions."""
     for stage in ("finetune", "consistency", "evaluate"):
         assert main([stage, *RUN]) == 0
-    run = Run("random", 0, 0, "spatial_neighbors")
+    run = Run("random", 0, 0, student)
     folders = [run.finetuned, run.student_folder, *run.folds.values()]
     models = [path for folder in folders for path in sorted(folder.glob("*.safetensors"))]
     assert len(models) >= 6  # two models, and each without each fold
@@ -52,17 +53,25 @@ def _train() -> tuple[dict[str, np.ndarray], Predictions]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "student", "scores"),
+    [
+        ("all", "spatial_neighbors", False),
+        ("all", "spatial_neighbors", True),
+        ("head", "self_training", False),
+        ("head", "supervised", True),
+    ],
+)
 def test_labels_outside_the_budget_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, student: str, scores: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, value in (("DEVICE", "cpu"), ("CPUS", "1"), ("WORKERS", "0"), ("RANKS", "1")):
         monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
-    _project(scores=scores)
-    for call in (("index",), ("pretrain", "--method", "random")):
+    _project(scores=scores, mode=mode, student=student)
+    for call in (("index",), ("pretrain", "--method", "random"), ("features", "--method", "random")):
         assert main(call) == 0
-    weights, table = _train()
+    weights, table = _train(student)
     patches = pd.read_csv(PATCHES_CSV, dtype=str, keep_default_na=False)
     is_hidden = (patches["split"] == "test") | (pd.to_numeric(patches["label_rank"], errors="coerce") >= 0.5)
     assert 4 < is_hidden.sum() < len(patches) - 4
@@ -71,7 +80,7 @@ def test_labels_outside_the_budget_change_nothing(
     poison = "0.987" if scores else patches["label"].map(other)
     patches[column] = patches[column].mask(is_hidden, poison)
     patches.to_csv(PATCHES_CSV, index=False)
-    poisoned_weights, poisoned = _train()
+    poisoned_weights, poisoned = _train(student)
     assert weights.keys() == poisoned_weights.keys()
     for name, value in weights.items():
         assert value.tobytes() == poisoned_weights[name].tobytes(), name
