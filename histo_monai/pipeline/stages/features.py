@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.data.features.store import read_features
+from histo_monai.data.features.tables import source_files
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
 from histo_monai.models.batchnorm import has_batchnorm
-from histo_monai.models.checkpoint import read_description
+from histo_monai.models.checkpoint import load_model, read_description
 from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
@@ -30,7 +31,8 @@ from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import whole_folder
+from histo_monai.utils.storage import identify_slide, whole_folder
+from histo_monai.wsi.heatmaps.origin import numeric_settings
 from histo_monai.wsi.inference.encoding import Encoding
 from histo_monai.wsi.inference.features import FeatureWork, sight_of
 from histo_monai.wsi.inference.jobs import SlideJob
@@ -49,6 +51,8 @@ _LOG = logging.getLogger(__name__)
 NO_SLIDES = "no_slides"
 """Key of metrics.json: why whole slides have no features."""
 NOT_ASKED = "slide_level.pretraining_methods does not name it, or slide_level.num_encoders leaves it out"
+_PLACES = ("patch_id", "slide_id", "path", "y", "x", "mpp", "side_px", "slide_mpp")
+"""Columns of a table of patches or slides that decide pixels."""
 NOTHING = "there is no patch, and no label of a slide can be learned from"
 
 
@@ -88,7 +92,7 @@ def run(method: str, encoder: int) -> None:
     done = paths.unfinished_folder(stage) / key[:16]
     check_slides([slides, rows])
     _take_over(folder, done)
-    looking = _adapted(asked, slides, rows, path, done, encoder, environment)
+    looking = _adapted(asked, slides, rows, path, done, encoder, environment, folder)
     jobs = _jobs(slides, {ENCODER: looking})
     of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
     work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding)
@@ -149,8 +153,12 @@ def _adapted(
     done: Path,
     seed: int,
     environment: Environment,
+    before: Path,
 ) -> Path:
-    """The encoder that looks: with batch-norm statistics of slides, or of patches where there are no slides."""
+    """The encoder that looks: with batch-norm statistics of slides, or of patches where there are no slides.
+
+    The encoder in the folder `before` stays where all that decides its statistics is the same.
+    """
     num = asked.batchnorm_patches
     if not num:
         return path
@@ -158,14 +166,40 @@ def _adapted(
     in_ranks = environment.in_ranks
     in_ranks["ranks"] = 1
     plan = asked.plan
-    if len(slides):
-        shown = _jobs(slides[slides["split"] != "test"], {})
-        run_in_ranks(write_adapted, path, target, shown, plan, num, seed, **in_ranks)
+    shown = slides if len(slides) else rows
+    shown = shown[shown["split"] != "test"]
+    key = _statistics_sha256(asked, shown, path, seed, environment)
+    if _made_from(before / paths.ENCODER) == key:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for name in (target, target.with_suffix(".json")):
+            if not name.exists():
+                _link(before / name.name, name)
+    elif len(slides):
+        jobs = _jobs(shown, {})
+        run_in_ranks(write_adapted, path, target, jobs, plan, num, seed, key, **in_ranks)
     else:
-        patches = rows[rows["split"] != "test"]
         sizes = (plan.patch_px, plan.batch_size, num)
-        run_in_ranks(write_adapted_to_rows, path, target, patches, *sizes, seed, **in_ranks)
+        run_in_ranks(write_adapted_to_rows, path, target, shown, *sizes, seed, key, **in_ranks)
     return target
+
+
+def _statistics_sha256(
+    asked: Asked, shown: pd.DataFrame, path: Path, seed: int, environment: Environment
+) -> str:
+    """Digest of all that decides batch-norm statistics: encoder, slides, places, settings, code; no label."""
+    places = shown[[name for name in _PLACES if name in shown]].astype(str).to_numpy().tolist()
+    slides = [identify_slide(file).sample_sha256 for file in source_files(shown)]
+    settings = {**asked.settings, **numeric_settings(environment.device)}
+    return fingerprint([settings, seed, sorted(places), slides], [path], asked.encoding.code_sha256)
+
+
+def _made_from(path: Path) -> str:
+    """Digest that an encoder's description holds; empty where there is no such encoder."""
+    try:
+        description = load_model(path)[1]
+    except InputError:
+        return ""
+    return str(description.get(BATCHNORM, {}).get("made_from", ""))
 
 
 def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:

@@ -40,6 +40,7 @@ def write_adapted(
     plan: MapPlan,
     num: int,
     seed: int,
+    made_from: str = "",
 ) -> None:
     """Write an encoder with batch-norm statistics of unaugmented tissue and unchanged weights.
 
@@ -49,6 +50,7 @@ def write_adapted(
         target: new file; its description states the numbers of patches and slides.
         jobs: slides with about equal numbers of patches; labels are not used.
         num: maximum number of patches.
+        made_from: digest of all that decides the statistics, for the description.
 
     Raises:
         SlideError: a slide cannot be read.
@@ -56,7 +58,7 @@ def write_adapted(
     """
     if idist.get_rank() == 0:
         patches, num_slides = _tissue(jobs, plan, num, seed)
-        about = {"num_slides": num_slides, "mpp": plan.mpp}
+        about = {"num_slides": num_slides, "mpp": plan.mpp, "made_from": made_from}
         _write(device, source, target, patches, about, plan.batch_size)
     idist.barrier()
 
@@ -70,6 +72,7 @@ def write_adapted_to_rows(
     batch_size: int,
     num: int,
     seed: int,
+    made_from: str = "",
 ) -> None:
     """Write an encoder with batch-norm statistics of up to `num` patches of a table, ordered by patch name.
 
@@ -86,7 +89,7 @@ def write_adapted_to_rows(
             some = range(first, min(first + batch_size, len(shown)))
             parts.append(reader.__getitems__(some)[0].squeeze(1))
             note_step()
-        about = {"num_slides": int(shown["slide_id"].nunique())}
+        about = {"num_slides": int(shown["slide_id"].nunique()), "made_from": made_from}
         _write(device, source, target, torch.cat(parts), about, batch_size)
     idist.barrier()
 
@@ -96,7 +99,7 @@ def _write(
     source: Path,
     target: Path,
     patches: torch.Tensor,
-    about: Mapping[str, float],
+    about: Mapping[str, float | str],
     batch_size: int,
 ) -> None:
     encoder, _ = load_encoder(source)
