@@ -1,4 +1,4 @@
-"""Supervised fine-tuning of all layers on labeled patches (paper, section 3.2)."""
+"""Supervised fine-tuning on labeled patches (paper, section 3.2)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ignite.engine import Engine
 from torch import nn
 
 from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.finetuning.trainable import Mode, add_adapters, freeze, merge_adapters
 from histo_monai.models.average import StudentAndAverage
 from histo_monai.models.shared_rows import SharedRows
 from histo_monai.models.task_model import TaskModel
@@ -28,7 +29,7 @@ from histo_monai.training.prediction import build_evaluator, predict, take_stati
 from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
 from histo_monai.transforms.supervised import SupervisedAugmentation
-from histo_monai.utils.randomness import Step
+from histo_monai.utils.randomness import Step, derive_seed
 
 NUM_SHOWN = 24
 """Validation patches in a picture."""
@@ -47,6 +48,7 @@ class Tuning:
         stain_jitter: of augmented views, for `SupervisedAugmentation`.
         ema_decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
         interpolation_weights: with an average, candidate weights of the start, 0..1, for `Interpolation`.
+        mode: which layers train (`trainable`).
     """
 
     backbone_lr_factor: float = 1.0
@@ -54,6 +56,7 @@ class Tuning:
     stain_jitter: float = 0.0
     ema_decay: float | None = None
     interpolation_weights: tuple[float, ...] = (0.0,)
+    mode: Mode = "all"
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def finetune(
     statistics: LabeledLoader | None = None,
     selected: float | None = None,
 ) -> FinetuneResult:
-    """Train all layers; `model` ends with the selected weights.
+    """Train the layers of `Tuning.mode`; `model` ends with the selected weights.
 
     Candidates are the epochs or, with an average of weights, `Tuning.interpolation_weights`, ranked by
     `Objective.rank`. Runs in each process of `ignite.distributed`; their number does not change the training
@@ -120,9 +123,11 @@ def finetune(
     points = tuning.interpolation_weights if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
     start = copy.deepcopy(model) if is_averaged else None
+    add_adapters(model, tuning.mode, derive_seed(seed, "adapters"))
     average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
     network: nn.Module = average or model
     student = average.student if average else model
+    freeze(student, tuning.mode)
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
     optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.backbone_lr_factor))
@@ -148,6 +153,7 @@ def finetune(
         images_per_step=labeled.batch_size // idist.get_world_size(),
         records=records,
     )
+    merge_adapters(model)
     model.requires_grad_(True)  # the average had no gradients
     if start is None:
         epoch = best.epoch if best else schedule.epochs

@@ -39,13 +39,14 @@ class TaskModel(nn.Module):
         )
 
     def parameter_groups(self, lr: float, backbone_lr_factor: float) -> list[dict[str, Any]]:
-        """Parameter groups of head and backbone with their learning rates; one group for equal rates."""
+        """Groups of the parameters that train: head and backbone with their learning rates; one for equal rates."""
         if backbone_lr_factor == 1.0:
-            return [{"params": list(self.parameters()), "lr": lr}]
-        return [
-            {"params": list(self.head.parameters()), "lr": lr},
-            {"params": list(self.encoder.parameters()), "lr": lr * backbone_lr_factor},
-        ]
+            return [{"params": [part for part in self.parameters() if part.requires_grad], "lr": lr}]
+        head, backbone = (
+            [part for part in module.parameters() if part.requires_grad]
+            for module in (self.head, self.encoder)
+        )
+        return [{"params": head, "lr": lr}, {"params": backbone, "lr": lr * backbone_lr_factor}]
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Outputs of a batch of patches."""

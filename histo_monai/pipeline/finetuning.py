@@ -28,7 +28,7 @@ from histo_monai.models.task_model import (
     load_encoder,
 )
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
-from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
+from histo_monai.pipeline.params.sections import FinetuneMode, FinetuneRecipe, TrainingParams
 from histo_monai.training.fit import Records
 from histo_monai.training.prediction import take_statistics
 from histo_monai.utils.randomness import derive_seed
@@ -77,7 +77,7 @@ def finetune_encoder(
         seed=seed,
         picture=picture,
         records=records,
-        tuning=_tuning(section),
+        tuning=_tuning(section, assembly.params.finetune.mode),
         statistics=statistics,
         selected=selected,
     )
@@ -172,15 +172,18 @@ def _start(
     return model, description
 
 
-def _tuning(section: TrainingParams | FinetuneRecipe) -> Tuning:
+def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode) -> Tuning:
+    if mode == "head":
+        raise ValueError("a head is not trained")
     if not isinstance(section, FinetuneRecipe):
-        return Tuning(unaugmented_fraction=section.unaugmented_fraction)
+        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode)
     return Tuning(
         section.backbone_lr_factor,
         section.unaugmented_fraction,
         section.stain_jitter,
         section.ema_decay,
         section.interpolation_weights,
+        mode,
     )
 
 

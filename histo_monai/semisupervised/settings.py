@@ -18,7 +18,8 @@ class MethodSettings:
             by the section of the dataset.
         needs_neighbors: whether batches bring pseudo labels from neighbors (`protocol.Batch.pseudo_labels`).
         finetune_modes: values of `finetune.mode` that the method works with: "all" for networks that train
-            (`protocol.SemiSupervised`), "head" for heads on frozen features (`protocol.HeadTeacher`).
+            (`protocol.SemiSupervised`), "last" and "adapters" if its encoder does not train, "head" for heads on frozen
+            features (`protocol.HeadTeacher`).
     """
 
     by_recipe: ClassVar[bool] = False
@@ -104,6 +105,8 @@ class PaperSettings(MethodSettings):
         strong: strong views; each has `n_aug` of all ten operations, of magnitudes 1 to 10.
     """
 
+    finetune_modes: ClassVar[tuple[str, ...]] = ("all", "last", "adapters")
+
     weight: Annotated[float, Range(0.0)]
     threshold: Annotated[float, Range(0.0, 0.999)]
     keep: Literal["best", "last"]
@@ -147,6 +150,7 @@ class AdaBNSettings(ByRecipe):
 
     epochs: ClassVar[int] = 0
     interpolation_weights: ClassVar[tuple[float, ...]] = (0.0,)
+    finetune_modes: ClassVar[tuple[str, ...]] = ("all", "last", "adapters")
 
 
 @dataclass(frozen=True)

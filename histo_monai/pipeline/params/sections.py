@@ -127,6 +127,9 @@ class FinetuneRecipe(Recipe):
     interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]
 
 
+FinetuneMode = Literal["all", "last", "adapters", "head"]
+
+
 @dataclass(frozen=True)
 class HeadParams:
     """Heads on frozen features.
@@ -156,13 +159,15 @@ class FinetuneParams:
     """Fine-tuning.
 
     Attributes:
-        mode: "all": all layers train, by `recipe` or `paper`. "head": a head is fitted to stored features.
+        mode: "all": all layers train, by `recipe` or `paper`. "last": the head and the last stage or block. "adapters":
+            the head and adapters of low rank (transformers), or batch-norms and the last stage. "head": a head is
+            fitted to stored features.
         head: for the mode "head".
         recipe: by kind of labels; None: `paper`.
         paper: by dataset.
     """
 
-    mode: Literal["all", "head"]
+    mode: FinetuneMode
     head: HeadParams
     recipe: Annotated[SectionByName[FinetuneRecipe], ByName(FinetuneRecipe, LABEL_KINDS)] | None
     paper: Annotated[SectionByName[TrainingParams], _by_dataset()]

@@ -83,7 +83,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES, folders=(paths.FOLDS,))
         return
     environment = read_environment()
-    if params.finetune.mode == "all":
+    if params.finetune.mode != "head":
         run_in_ranks(_train, of_run, params, **environment.in_ranks)
     elif torchrun_rank() == 0:
         _train(environment.device, of_run, params)

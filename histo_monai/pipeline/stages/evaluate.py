@@ -117,7 +117,7 @@ def _of_models(
     loaders: Mapping[str, LabeledLoader],
 ) -> dict[str, Predictions]:
     """Predictions of fine-tuned model and student, by split; heads predict from stored features."""
-    if assembly.params.finetune.mode == "all":
+    if assembly.params.finetune.mode != "head":
         return predict_splits(models, assembly.task, loaders)
     stored = StoredRows.of_encoder(assembly.params, of_run.method, of_run.encoder)
     if len(rows):

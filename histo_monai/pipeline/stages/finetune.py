@@ -74,7 +74,7 @@ def run(method: str, encoder: int, seed: int) -> None:
         leave_empty(of_run.finetuned, params, NO_PATCHES, files=files, folders=(paths.FOLDS,))
         return
     environment = read_environment()
-    if params.finetune.mode == "all":
+    if params.finetune.mode != "head":
         run_in_ranks(_train, of_run, params, **environment.in_ranks)
     elif torchrun_rank() == 0:
         _train(environment.device, of_run, params)

@@ -1,0 +1,117 @@
+"""Modes of the fine-tuning: what does not train keeps its bytes, and merged adapters are a plain network."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from histo_monai.finetuning.trainable import RANK, Mode, add_adapters, freeze, last_stage, merge_adapters
+from histo_monai.finetuning.trainer import Tuning
+from histo_monai.models.encoder import build_encoder
+from histo_monai.models.task_model import TaskModel
+from tests.finetuning.test_trainer import _finetune
+from tests.waves import SIDE, WaveTask
+
+VIT, RESNET = "test_vit", "resnet18"
+
+
+def _model(name: str, task: WaveTask | None = None) -> TaskModel:
+    torch.manual_seed(0)
+    return TaskModel(build_encoder(name, SIDE), "linear", task.num_outputs if task else 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        (RESNET, ["layer4"]),
+        (VIT, ["blocks.5", "norm"]),
+        ("efficientnet_lite0", ["blocks.6", "conv_head", "bn2"]),
+        ("convnext_atto", ["stages.3", "head"]),
+    ],
+)
+def test_the_last_stage_is_that_of_the_architecture(name: str, last: list[str]) -> None:
+    trunk = _model(name).encoder.trunk
+    names = {id(module): path for path, module in trunk.named_modules()}
+    assert [names[id(part)] for part in last_stage(trunk)] == last
+
+
+@pytest.mark.parametrize("average", [None, 0.9])
+@pytest.mark.parametrize(
+    ("name", "mode", "trained"),
+    [
+        (RESNET, "last", ("layer4.",)),
+        (RESNET, "adapters", ("layer4.", "bn", "downsample.1.")),
+        (VIT, "last", ("blocks.5.", "norm.")),
+        (VIT, "adapters", ("attn.qkv.weight", "attn.proj.weight", "mlp.fc1.weight", "mlp.fc2.weight")),
+    ],
+)
+def test_only_what_the_mode_names_changes(
+    wave_task: Callable[..., WaveTask], name: str, mode: Mode, trained: tuple[str, ...], average: float | None
+) -> None:
+    task = wave_task(16)
+    model = _model(name, task)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    _finetune(model, task, epochs=1, lr=0.1, tuning=Tuning(ema_decay=average, mode=mode))
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    for key, value in after.items():
+        is_statistic = "running_" in key or "num_batches" in key
+        if key.startswith("encoder.trunk.") and not is_statistic:
+            is_trained = any(part in key for part in trained)
+            assert torch.equal(value, before[key]) != is_trained, key
+    assert not torch.equal(after["head.linear.weight"], before["head.linear.weight"])
+
+
+def test_adapters_change_weights_by_few_ranks(wave_task: Callable[..., WaveTask]) -> None:
+    task = wave_task(16)
+    model = _model(VIT, task)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    _finetune(model, task, epochs=2, lr=0.1, tuning=Tuning(mode="adapters"))
+    for key, value in model.state_dict().items():
+        if "blocks." in key and value.ndim == 2:
+            change = (value - before[key]).double()
+            values = torch.linalg.svdvals(change)
+            assert values[0] > 0, key
+            assert (values[RANK:] < 1e-4 * values[0]).all(), key
+
+
+def test_adapters_start_from_the_network_and_merge_into_the_sum_of_both() -> None:
+    model = _model(VIT).eval()
+    plain = copy.deepcopy(model)
+    patches = torch.rand(2, 3, SIDE, SIDE)
+    add_adapters(model, "adapters", seed=0)
+    freeze(model, "adapters")
+    with torch.no_grad():
+        assert torch.equal(model(patches), plain(patches))
+        layer = model.encoder.trunk.blocks[0].mlp.fc1
+        adapter = layer.parametrizations.weight[0]
+        adapter.up.normal_(generator=torch.Generator().manual_seed(0))
+        rows = torch.rand(3, layer.in_features)
+        by_hand = (
+            rows @ layer.parametrizations.weight.original.T
+            + rows @ adapter.down.T @ adapter.up.T
+            + layer.bias
+        )
+        torch.testing.assert_close(layer(rows), by_hand)
+        adapted = model(patches)
+        merge_adapters(model)
+        torch.testing.assert_close(model(patches), adapted)
+    assert [name for name, _ in model.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    assert type(model.encoder.trunk.blocks[0].mlp.fc1) is nn.Linear
+
+
+def test_the_optimizer_has_what_trains_alone() -> None:
+    model = _model(VIT)
+    add_adapters(model, "adapters", seed=0)
+    freeze(model, "adapters")
+    sizes = [sum(part.numel() for part in group["params"]) for group in model.parameter_groups(1e-3, 0.5)]
+    of_adapters = sum(
+        RANK * (layer.in_features + layer.out_features)
+        for layer in model.encoder.trunk.blocks.modules()
+        if isinstance(layer, nn.Linear)
+    )
+    assert sizes == [sum(part.numel() for part in model.head.parameters()), of_adapters]
