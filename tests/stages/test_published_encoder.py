@@ -19,7 +19,7 @@ import yaml
 
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.cli import main
-from tests.hostile.project import write_own_project
+from tests.hostile.project import params_with, write_own_project
 
 WEIGHTS = Path("data/weights/pytorch_model.bin")
 SMALL = {"depth": 2, "embed_dim": 48, "num_heads": 3}
@@ -68,7 +68,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
 
 
 @pytest.mark.slow
-def test_a_published_encoder_goes_from_its_file_to_a_map(project: Callable[..., int]) -> None:
+@pytest.mark.parametrize(
+    ("mode", "student"), [("all", "paper"), ("adapters", "paper"), ("head", "self_training")]
+)
+def test_a_published_encoder_goes_from_its_file_to_a_map(
+    project: Callable[..., int], mode: str, student: str
+) -> None:
+    params_with(
+        finetune__mode=mode,
+        semisupervised_methods=[student],
+        slide_level__semisupervised_methods=[student],
+    )()
     assert project("index") == 0
     for method in ("pretrained", "rsp"):
         assert project("pretrain", "--method", method) == 0
@@ -79,8 +89,12 @@ def test_a_published_encoder_goes_from_its_file_to_a_map(project: Callable[..., 
     given = torch.load(WEIGHTS)
     loaded = safetensors.torch.load_file("data/models/pretrained-0/encoder.safetensors")
     assert all(torch.equal(loaded[f"encoder.trunk.{name}"], tensor) for name, tensor in given.items())
-    for stage in ("finetune", "consistency", "evaluate", "heatmap"):
-        assert project(stage, *RUN) == 0
+    params_with(pretraining_methods=["pretrained"], slide_level__pretraining_methods=["pretrained"])()
+    assert project("features", "--method", "pretrained") == 0
+    arguments = {"compare": (), "report": (), "check": ()}
+    assert project("check") == 0
+    for stage in ("finetune", "consistency", "evaluate", "heatmap", "aggregate", "mil", "compare", "report"):
+        assert project(stage, *arguments.get(stage, RUN)) == 0
     model, about = from_task_model(MODEL)
     assert about["encoder"]["weights"]["license"] == "CC BY-NC-ND 4.0"
     assert model.encoder.num_features == 48

@@ -58,7 +58,7 @@ def write_adapted(
     """
     if idist.get_rank() == 0:
         patches, num_slides = _tissue(jobs, plan, num, seed)
-        about = {"num_slides": num_slides, "mpp": plan.mpp, "made_from": made_from}
+        about: dict[str, float | str] = {"num_slides": num_slides, "mpp": plan.mpp, "made_from": made_from}
         _write(device, source, target, patches, about, plan.batch_size)
     idist.barrier()
 
@@ -89,7 +89,10 @@ def write_adapted_to_rows(
             some = range(first, min(first + batch_size, len(shown)))
             parts.append(reader.__getitems__(some)[0].squeeze(1))
             note_step()
-        about = {"num_slides": int(shown["slide_id"].nunique()), "made_from": made_from}
+        about: dict[str, float | str] = {
+            "num_slides": int(shown["slide_id"].nunique()),
+            "made_from": made_from,
+        }
         _write(device, source, target, torch.cat(parts), about, batch_size)
     idist.barrier()
 
