@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,15 +14,17 @@ from numpy.typing import NDArray
 
 from histo_monai.data.loaders.labeled import spread
 from histo_monai.data.tables.label_folds import LabelFolds
-from histo_monai.data.tables.tasks import dependence_groups, task_targets, training_mpp
+from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.depth import WHOLE
 from histo_monai.finetuning.heads.selection import Labels
+from histo_monai.finetuning.heads.unlabeled.self_training import Unlabeled, labels_alone
 from histo_monai.finetuning.trainer import NUM_SHOWN
 from histo_monai.models.task_model import MIXTURE, TaskModel, describe_task_model, load_encoder
+from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.stored_features import StoredRows
+from histo_monai.pipeline.stored_features import OF_MODEL, StoredRows
 from histo_monai.semisupervised import METHODS
 from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
@@ -32,10 +35,6 @@ _LOG = logging.getLogger(__name__)
 
 ONLY = 0.0
 """The only candidate of a head: nothing is interpolated, and no epoch is selected."""
-BASELINE = "supervised"
-"""Semi-supervised method whose head is that of the fine-tuning: it uses labels alone."""
-FEATURES = "features"
-"""Key of a description: the encoder whose stored features the head was fitted to."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class HeadTraining:
         stored: features of all rows.
         folds: patient folds.
         seed: of all random decisions.
-        student: semi-supervised method.
+        student: semi-supervised method; empty for the fine-tuning.
     """
 
     assembly: Assembly
@@ -78,11 +77,11 @@ class HeadTraining:
     rows: TrainingRows
     folds: LabelFolds
     seed: int
-    student: str = BASELINE
+    student: str = ""
 
     @classmethod
     def of_run(
-        cls, assembly: Assembly, run: Run, rows: TrainingRows, folds: LabelFolds, student: str = BASELINE
+        cls, assembly: Assembly, run: Run, rows: TrainingRows, folds: LabelFolds, student: str = ""
     ) -> Self:
         """Heads of the fine-tuning of a run, or of its student.
 
@@ -108,15 +107,19 @@ class HeadTraining:
         rows = self.rows if fold is None else self.rows.without(self.folds, fold)
         labeled = self.stored.of(rows.labeled)
         others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
-        unlabeled = self.stored.of(others.reset_index(drop=True)) if len(others) else labeled[:0]
-        found = METHODS[self.student].fit_head(
+        others = others.reset_index(drop=True)
+        given = (
             {WHOLE: labeled},
-            Labels(self._targets(rows.labeled), dependence_groups(rows.labeled), assembly.task.num_classes),
-            {WHOLE: unlabeled},
+            Labels(self._targets(rows.labeled), _patients(rows.labeled), assembly.task.num_classes),
+            Unlabeled({WHOLE: self.stored.of(others) if len(others) else labeled[:0]}, _patients(others)),
             params.finetune.head.settings,
-            params.consistency.methods.get(self.student),
-            self.seed if fold is None else derive_seed(self.seed, "fold", fold),
         )
+        seed = self.seed if fold is None else derive_seed(self.seed, "fold", fold)
+        if self.student:
+            settings = params.consistency.methods[self.student]
+            found = METHODS[self.student].fit_head(*given, settings, seed)
+        else:
+            found = labels_alone(*given, seed)
         encoder, description = load_encoder(self.stored.encoder)
         if self.stored.depth is not None:
             encoder.end_after(self.stored.depth)
@@ -130,8 +133,8 @@ class HeadTraining:
             mpp=training_mpp(assembly.patches, params.patch_px),
         )
         described |= {"dataset": params.dataset, "alpha": params.alpha}
-        described |= {"selection": found.head.as_dict(), FEATURES: self.stored.encoder_sha256}
-        if self.student != BASELINE:
+        described |= {"selection": found.head.as_dict(), OF_MODEL: self.stored.encoder_sha256}
+        if self.student:
             described["pseudo_labels"] = {"number": found.num_pseudo_labels, "accepted": found.is_accepted}
         result = HeadResult(
             self._measured(model, rows), not found.is_accepted, self._picture(model, rows), []
@@ -151,6 +154,11 @@ class HeadTraining:
         """Predictions of a head from stored features, (n, K): class probabilities or scores."""
         return predictions_of(model, self.assembly, self.stored, rows)
 
+    @property
+    def read(self) -> list[Path]:
+        """Files beside patches.csv that heads are made from."""
+        return [paths.UNLABELED_CSV, self.stored.encoder]
+
     def _targets(self, rows: pd.DataFrame) -> NDArray[Any]:
         return task_targets(rows, self.assembly.task.classes).numpy()
 
@@ -168,6 +176,10 @@ class HeadTraining:
         patches, targets = self.assembly.in_order(shown).some(NUM_SHOWN)
         predictions = self.predictions(model, shown)
         return answers(patches.squeeze(1).numpy(), predictions, targets.tolist(), self.assembly.task.classes)
+
+
+def _patients(rows: pd.DataFrame) -> NDArray[Any]:
+    return grouping_key(rows).to_numpy(str)
 
 
 def predictions_of(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from histo_monai.data.features.tables import check_features, features_of_rows
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures
+from histo_monai.models.checkpoint import read_description
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params
@@ -23,6 +24,8 @@ from histo_monai.utils.storage import file_sha256
 
 _LOG = logging.getLogger(__name__)
 
+OF_MODEL = "features"
+"""Key of a model's description: SHA-256 of the encoder whose features its head was fitted to."""
 PATCHES = "patches"
 """Folder of the patches of tables, in the folder of an encoder's features."""
 _MODULES = tuple(
@@ -62,11 +65,21 @@ class StoredRows:
             InputError: there are none.
         """
         folder = paths.features_folder(method, encoder)
-        adapted, pretrained = folder / paths.ENCODER, paths.encoder_folder(method, encoder) / paths.ENCODER
-        if not folder.is_dir():
-            raise InputError(f"{folder}: no such folder of features. Fix: run the stage features.")
-        file = adapted if adapted.is_file() else pretrained
+        file = folder / paths.ENCODER
+        if not file.is_file():
+            raise InputError(f"{folder}: no features of patches. Fix: run the stage features.")
         return cls(folder / PATCHES, file, file_sha256(file), params.features.depth, params.patch_px)
+
+    def check_model(self, path: Path) -> None:
+        """Refuse a model whose head was not fitted to these features.
+
+        Raises:
+            InputError: names the model.
+        """
+        if read_description(path.with_suffix(".json")).get(OF_MODEL) != self.encoder_sha256:
+            raise InputError(
+                f"{path}: its head was not fitted to {self.folder}. Fix: run the stages finetune and consistency again."
+            )
 
     def check(self, rows: pd.DataFrame) -> None:
         """Compare the files of some rows with their slides, patches, encoder, side, depth and code now.
@@ -107,8 +120,8 @@ def stored_features(
     try:
         stored = StoredRows.of_encoder(params, method, encoder)
         pretrained = paths.encoder_folder(method, encoder) / paths.ENCODER
-        if stored.depth is not None or stored.encoder != pretrained:
-            return None
+        if stored.depth is not None or stored.encoder_sha256 != file_sha256(pretrained):
+            raise InputError(f"{stored.folder}: of another depth, or other batch-norm statistics.")
         stored.check(pd.concat(list(tables.values())))
         return {name: {WHOLE: stored.of(rows)} for name, rows in tables.items()}
     except InputError as error:

@@ -12,7 +12,7 @@ from torch import nn
 from histo_monai.finetuning.heads.features import Depths
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
-from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained
+from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained, Unlabeled
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.schedule import Schedule
 from histo_monai.utils.randomness import Step
@@ -56,7 +56,7 @@ class HeadTeacher(Protocol):
     def fit_head(
         features: Depths,
         labels: Labels,
-        unlabeled: Depths,
+        unlabeled: Unlabeled,
         selection: SelectionSettings,
         settings: Any,
         seed: int,
@@ -66,7 +66,7 @@ class HeadTeacher(Protocol):
         Args:
             features: of the labeled patches.
             labels: of the same rows.
-            unlabeled: features of all training patches without a label in the budget.
+            unlabeled: all training patches without a label in the budget.
             selection: how heads are compared inside the label budget.
             settings: of the method.
             seed: deals patients into folds.

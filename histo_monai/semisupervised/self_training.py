@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +12,12 @@ from histo_monai.finetuning.heads.features import Depths, standardizations
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate
-from histo_monai.finetuning.heads.unlabeled.self_training import PseudoLabels, SelfTrained, self_train
+from histo_monai.finetuning.heads.unlabeled.self_training import (
+    PseudoLabels,
+    SelfTrained,
+    Unlabeled,
+    self_train,
+)
 from histo_monai.semisupervised.settings import SelfTrainingSettings
 
 
@@ -24,7 +30,7 @@ class SelfTraining:
     def fit_head(
         features: Depths,
         labels: Labels,
-        unlabeled: Depths,
+        unlabeled: Unlabeled,
         selection: SelectionSettings,
         settings: SelfTrainingSettings,
         seed: int,
@@ -38,11 +44,11 @@ class SelfTraining:
             seed,
             weight=settings.weight,
             threshold=settings.threshold,
-            change=_propagation(unlabeled, settings) if settings.propagation else None,
+            change=partial(_propagation, settings) if settings.propagation else None,
         )
 
 
-def _propagation(unlabeled: Depths, settings: SelfTrainingSettings) -> PseudoLabels | None:
+def _propagation(settings: SelfTrainingSettings, unlabeled: Depths) -> PseudoLabels | None:
     """Label propagation between unlabeled patches; None for fewer than two."""
     if len(next(iter(unlabeled.values()))) < 2:
         return None

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from histo_monai.finetuning.heads.features import Depths
-from histo_monai.finetuning.heads.selection import Labels, select_head
+from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
-from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained
+from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained, Unlabeled, labels_alone
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import SupervisedSettings
 from histo_monai.semisupervised.students.student import Student
@@ -30,14 +30,13 @@ class Supervised(Student):
     def fit_head(
         features: Depths,
         labels: Labels,
-        unlabeled: Depths,
+        unlabeled: Unlabeled,
         selection: SelectionSettings,
         settings: Any,
         seed: int,
     ) -> SelfTrained:
-        """Head without pseudo labels; unlabeled patches only standardize features."""
-        every = {name: np.concatenate([rows, unlabeled[name]]) for name, rows in features.items()}
-        return SelfTrained(select_head(features, labels, every, selection, seed), False, float("nan"), 0)
+        """See `protocol.HeadTeacher`."""
+        return labels_alone(features, labels, unlabeled, selection, seed)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled views, equal to those of the other methods."""

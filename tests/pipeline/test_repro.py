@@ -195,12 +195,20 @@ def test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cac
     shell("rm dvc.lock", clone)
     output = shell("dvc repro finetune@rsp-0-0", clone)
     assert _ran(output) == set()
-    assert output.count("cached - skipping run") == 6
+    assert output.count("cached - skipping run") == 7
     stages = yaml.safe_load(lock.read_text())["stages"]
     before = yaml.safe_load(whole)["stages"]
     assert stages == {
         name: before[name]
-        for name in ("code", "phantom", "index", "check", "pretrain@rsp-0", "finetune@rsp-0-0")
+        for name in (
+            "code",
+            "phantom",
+            "index",
+            "check",
+            "pretrain@rsp-0",
+            "features@rsp-0",
+            "finetune@rsp-0-0",
+        )
     }
     shell("git checkout dvc.lock", clone)
     assert "up to date" in shell("dvc status", clone)

@@ -74,7 +74,7 @@ def select_head(
         seed: deals patients into folds.
 
     Raises:
-        InputError: labels are of one class alone, or of one score.
+        InputError: labels are of one class alone.
         ValueError: numbers of rows differ.
     """
     targets, known = _known(labels)
@@ -112,12 +112,11 @@ def select_head(
 
 def _known(labels: Labels) -> tuple[NDArray, NDArray[np.int64] | None]:
     """Targets, classes numbered among those with a label, and the numbers of these classes."""
-    known, targets = np.unique(labels.targets, return_inverse=True)
-    if len(known) < 2:
-        what = "score" if labels.num_classes is None else "class"
-        raise InputError(f"labels: all {len(targets)} are of one {what}. Fix: label patches of another.")
     if labels.num_classes is None:
         return np.asarray(labels.targets, np.float64), None
+    known, targets = np.unique(labels.targets, return_inverse=True)
+    if len(known) < 2:
+        raise InputError(f"labels: all {len(targets)} are of one class. Fix: label patches of another.")
     return targets.astype(np.int64), known.astype(np.int64)
 
 
@@ -201,7 +200,7 @@ def _mixture(
         likelihoods = [softmax(b.outputs / b.temperature, axis=1)[inside, targets] for b in bests]
         shares = mixture_weights(np.stack(likelihoods, axis=1), counted)
     elif rule == "stack":
-        inverse = 1 / np.array([loss(each) for each in bests])
+        inverse = 1 / np.maximum([loss(each) for each in bests], np.finfo(float).tiny ** 0.5)
         shares = inverse / inverse.sum()
     shares = np.where(shares >= LEAST_WEIGHT, shares, 0.0)
     shares /= shares.sum()

@@ -124,8 +124,9 @@ class Kernel(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """(n, D) -> (n, 1)."""
-        distances = torch.cdist(rows, self.rows, compute_mode="donot_use_mm_for_euclid_dist")
-        return torch.exp(-self.gamma * distances**2) @ self.coefficients[:, None] + self.offset
+        squares = rows.square().sum(dim=1, keepdim=True) + self.rows.square().sum(dim=1)
+        distances = (squares - 2 * rows @ self.rows.T).clamp(min=0)  # squared; ONNX has no cdist
+        return torch.exp(-self.gamma * distances) @ self.coefficients[:, None] + self.offset
 
 
 class MixedHead(NamedTuple):

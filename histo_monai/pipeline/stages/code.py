@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.finetuning.heads import HEADS
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import COMMAND_LINE, PACKAGE, imported_files, stage_module
 from histo_monai.pretraining import PRETEXTS
@@ -39,8 +40,8 @@ def run() -> None:
         for package, methods in METHOD_FOLDERS.items():
             (draft / package).mkdir()
             for name in methods:
-                files = imported_files([methods.module(name)])
-                write_json(draft / package / f"{name}.json", _digests(files))
+                files = set(imported_files([methods.module(name)]))
+                write_json(draft / package / f"{name}.json", _digests(sorted(files | _heads(files))))
         for folder in _dataset_folders():
             for path in _files(folder):
                 digest = draft / path.relative_to(PACKAGE / "data").with_name(
@@ -60,7 +61,14 @@ def code_of(stage: str) -> list[Path]:
     if PACKAGE / COHORT in files:
         simulated = [dataset.phantom.partition(":")[0] for dataset in DATASETS.values() if dataset.phantom]
         files.update(imported_files(simulated))
-    return sorted(files)
+    return sorted(files | _heads(files))
+
+
+def _heads(files: set[Path]) -> set[Path]:
+    """Files of the heads on frozen features, which the selection of a head loads by name."""
+    if PACKAGE / "finetuning/heads/selection.py" not in files:
+        return set()
+    return set(imported_files(HEADS.module(name) for name in HEADS))
 
 
 def _dataset_folders() -> list[Path]:

@@ -105,12 +105,16 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     starts = [_start_path(of_run, fold) for fold in (None, *range(folds.num))]
     read = [paths.PATCHES_CSV, paths.UNLABELED_CSV, folds_csv, *starts]
     read += METHODS.own_files(of_run.student)
-    provenance = made_from(params, read, [rows.unlabeled, rows.validation])
     training: Teaching | HeadTraining
     if params.finetune.mode == "head":
         training = HeadTraining.of_run(assembly, of_run, rows, folds, of_run.student)
+        training.stored.check_model(starts[0])
+        read.append(training.stored.encoder)
     else:
-        training = _teaching(assembly, of_run, rows, folds, read).weighed()
+        training = _teaching(assembly, of_run, rows, folds, read)
+    provenance = made_from(params, read, [rows.unlabeled, rows.validation])
+    if isinstance(training, Teaching):
+        training = training.weighed()
     validated, described = training.cross_validate()
     model, description, result = training.train(candidate=training.candidate(validated))
     if idist.get_rank() > 0:

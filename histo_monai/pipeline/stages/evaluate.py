@@ -120,6 +120,8 @@ def _of_models(
     if assembly.params.finetune.mode != "head":
         return predict_splits(models, assembly.task, loaders)
     stored = StoredRows.of_encoder(assembly.params, of_run.method, of_run.encoder)
+    for path in of_run.models.values():
+        stored.check_model(path)
     if len(rows):
         stored.check(pd.concat(list(rows.values())))
     return {

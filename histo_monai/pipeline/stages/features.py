@@ -61,8 +61,8 @@ def run(method: str, encoder: int) -> None:
 
     <slide_id>.h5 holds the tissue of a whole slide; none is written where no label of a slide can be learned from, or
     `slide_level` does not name the encoder. patches/ holds the labeled and unlabeled patches. The encoder takes its
-    batch-norm statistics from slides or patches that are not tested on, and is written, too. A run that was killed
-    continues after its last finished file; files whose slide, patches, encoder and settings stay are kept.
+    batch-norm statistics from slides or patches that are not tested on, and is written beside them. A killed run
+    continues after its last finished file. Files whose slide, patches, encoder and settings are unchanged stay.
 
     Raises:
         InputError: the encoder, a slide or a patch cannot be used.
@@ -73,7 +73,10 @@ def run(method: str, encoder: int) -> None:
     folder = paths.features_folder(method, encoder)
     _, why = classes_to_learn(slides) if params.learns_from_slides(method, encoder) else ([], NOT_ASKED)
     if why and rows.empty:
-        leave_empty(folder, params, f"{NOTHING}: {why}", read=paths.WHOLE_SLIDES_CSV)
+        reason = f"{NOTHING}: {why}"
+        leave_empty(
+            folder, params, reason, read=paths.WHOLE_SLIDES_CSV, files=(paths.ENCODER,), folders=(PATCHES,)
+        )
         return
     slides = slides[:0] if why else slides
     path = paths.encoder_folder(method, encoder) / paths.ENCODER
@@ -106,11 +109,12 @@ def run(method: str, encoder: int) -> None:
     provenance = made_from(params, [*tables, path], [slides, rows], rows if len(rows) else None)
     with whole_folder(folder) as draft:
         counts = {"slides": len(jobs), "patches": _publish(jobs, done, draft)}
+        (draft / PATCHES).mkdir()
         counts["patches_of_tables"] = _publish(of_tables, done / PATCHES, draft / PATCHES)
         about = {**counts, "settings": asked.settings, **({NO_SLIDES: why} if why else {})}
+        for file_of in (looking, looking.with_suffix(".json")):
+            _link(file_of, draft / file_of.name)
         if asked.batchnorm_patches:
-            for file_of in (looking, looking.with_suffix(".json")):
-                _link(file_of, draft / file_of.name)
             about[BATCHNORM] = read_description(looking.with_suffix(".json"))[BATCHNORM]
         write_metrics(draft, about, provenance, summary=counts)
     shutil.rmtree(paths.unfinished_folder(stage), ignore_errors=True)

@@ -91,16 +91,17 @@ class _Course(NamedTuple):
 def _train(device: torch.device, of_run: Run, params: Params) -> None:
     """Train in each process; process 0 writes."""
     assembly = Assembly.of(params, device)
-    rows = assembly.rows(of_run.derived_seed, with_unlabeled=False)
-    used = [rows.labeled, rows.validation]
+    is_head = params.finetune.mode == "head"
+    rows = assembly.rows(of_run.derived_seed, with_unlabeled=is_head)
+    used = [rows.labeled, rows.validation, *([rows.unlabeled] if is_head else [])]
     folds = assembly.folds(rows, of_run.derived_seed)
     is_counted = rows.validation.empty
     with_folds = is_counted or _is_mapped(params, of_run)
     training: Finetuning | HeadTraining
     read = [paths.PATCHES_CSV, of_run.encoder_path]
-    if params.finetune.mode == "head":
+    if is_head:
         training = HeadTraining.of_run(assembly, of_run, rows, folds)
-        read.append(training.stored.encoder)
+        read += training.read
     else:
         training = _finetuning(assembly, of_run, rows, folds)
     provenance = made_from(params, read, used)

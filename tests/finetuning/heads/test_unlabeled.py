@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate, touching_graph
-from histo_monai.finetuning.heads.unlabeled.self_training import self_train
+from histo_monai.finetuning.heads.unlabeled.self_training import Unlabeled, self_train
 from histo_monai.finetuning.heads.unlabeled.sinkhorn import class_offsets, estimated_proportions
 from histo_monai.utils.errors import InputError
 
@@ -78,11 +81,12 @@ def test_estimated_proportions_are_those_that_made_the_patches() -> None:
     assert estimated[1] == pytest.approx(0.15, abs=0.01)
 
 
-PATIENTS = np.repeat(np.arange(6), 10)
+PATIENTS = np.repeat(np.arange(6).astype(str), 10)
 CLASSES = RNG.integers(0, 2, 60)
 SEPARATE = {"depth": (RNG.normal(size=(60, 8)) + 2.0 * CLASSES[:, None]).astype(np.float32)}
 OTHER_CLASSES = RNG.integers(0, 2, 300)
 OTHERS = {"depth": (RNG.normal(size=(300, 8)) + 2.0 * OTHER_CLASSES[:, None]).astype(np.float32)}
+UNLABELED = Unlabeled(OTHERS, np.repeat("other", 300))
 SETTINGS = SelectionSettings(class_heads=("class_means",))
 
 
@@ -90,7 +94,14 @@ def test_the_safeguard_refuses_pseudo_labels_of_the_wrong_class() -> None:
     """The pseudo labels are the opposite of what the head predicts, and count ten times as much as the labels."""
     labels = Labels(CLASSES, PATIENTS, 2)
     result = self_train(
-        SEPARATE, labels, OTHERS, SETTINGS, 0, weight=10.0, threshold=0.5, change=lambda p: p[:, ::-1]
+        SEPARATE,
+        labels,
+        UNLABELED,
+        SETTINGS,
+        0,
+        weight=10.0,
+        threshold=0.5,
+        change=lambda _: lambda p: p[:, ::-1],
     )
     assert not result.is_accepted
     assert result.gain < 0
@@ -102,7 +113,10 @@ def test_the_safeguard_accepts_the_true_classes_where_labels_are_noisy() -> None
     others = {"depth": (RNG.normal(size=(900, 8)) * 2.5 + (np.arange(900) % 2)[:, None]).astype(np.float32)}
     truth = np.eye(2)[np.arange(900) % 2]
     labels = Labels(CLASSES, PATIENTS, 2)
-    result = self_train(rows, labels, others, SETTINGS, 0, weight=10.0, threshold=0.5, change=lambda _: truth)
+    unlabeled = Unlabeled(others, np.repeat("other", 900))
+    result = self_train(
+        rows, labels, unlabeled, SETTINGS, 0, weight=10.0, threshold=0.5, change=lambda _: lambda _: truth
+    )
     assert result.is_accepted
     assert result.gain > 0
     assert result.num_pseudo_labels == 900
@@ -113,12 +127,32 @@ def test_no_patch_above_the_threshold_changes_nothing() -> None:
     result = self_train(
         SEPARATE,
         labels,
-        OTHERS,
+        UNLABELED,
         SETTINGS,
         0,
         weight=1.0,
         threshold=0.9,
-        change=lambda p: np.full_like(p, 0.5),
+        change=lambda _: lambda p: np.full_like(p, 0.5),
     )
     assert not result.is_accepted
     assert result.num_pseudo_labels == 0
+
+
+def test_a_fold_sees_no_patch_of_its_patients() -> None:
+    """Pseudo labels of the held-out patients' own patches would make the comparison too good."""
+    seen: list[set[str]] = []
+
+    def note(features: Mapping[str, NDArray]) -> None:
+        seen.append(set(PATIENTS[features["depth"][:, 0].astype(int)]))
+
+    numbered = {"depth": np.arange(60, dtype=np.float32)[:, None]}
+    labels = Labels(CLASSES, PATIENTS, 2)
+    self_train(
+        numbered, labels, Unlabeled(numbered, PATIENTS), SETTINGS, 0, weight=1.0, threshold=0.0, change=note
+    )
+    every, *of_folds = seen
+    assert every == set(PATIENTS)
+    assert len(of_folds) > 1
+    held_out = [every - fold for fold in of_folds]
+    assert all(held_out)
+    assert set.union(*held_out) == every

@@ -13,9 +13,32 @@ from histo_monai.finetuning.heads.rows import balanced
 from histo_monai.finetuning.heads.selected import SelectedHead
 from histo_monai.finetuning.heads.selection import Labels, clustered_error, patient_folds, select_head
 from histo_monai.finetuning.heads.settings import SelectionSettings
+from histo_monai.utils.errors import InputError
 
 PseudoLabels = Callable[[NDArray], NDArray]
 """Probabilities of unlabeled patches, Shape (N, K) -> propagated or balanced ones, Shape (N, K)."""
+
+
+@dataclass(frozen=True)
+class Unlabeled:
+    """Training patches without a label in the budget; there may be none.
+
+    Attributes:
+        features: of every depth, Shape (N, D_k).
+        patients: of each patch, Shape (N,).
+    """
+
+    features: Depths
+    patients: NDArray
+
+    def without(self, patients: NDArray) -> Unlabeled:
+        """Patches of other patients."""
+        rest = ~np.isin(self.patients, patients)
+        return Unlabeled({name: rows[rest] for name, rows in self.features.items()}, self.patients[rest])
+
+    def beside(self, features: Depths) -> Depths:
+        """Features of labeled rows, then of these."""
+        return {name: np.concatenate([rows, self.features[name]]) for name, rows in features.items()}
 
 
 @dataclass(frozen=True)
@@ -38,55 +61,56 @@ class SelfTrained:
 def self_train(
     features: Depths,
     labels: Labels,
-    unlabeled: Depths,
+    unlabeled: Unlabeled,
     settings: SelectionSettings,
     seed: int,
     *,
     weight: float,
     threshold: float,
-    change: PseudoLabels | None = None,
+    change: Callable[[Depths], PseudoLabels | None] | None = None,
 ) -> SelfTrained:
     """Fit a head to labels and pseudo labels; accept it only where the cross-validated loss falls.
 
-    Each fold fits both heads without its patients' labels: the one without pseudo labels gives them for the other, of
-    all unlabeled patches. So no label is predicted by a head that learned from it, nor from a pseudo label made of it.
+    Each fold fits both heads without its patients: the one without pseudo labels gives them for the other. So no label
+    is predicted by a head that learned from it, from a pseudo label made of it, or from its patient's patches.
 
     Args:
         features: of the labeled rows.
         labels: classes of the same rows.
-        unlabeled: of all training patches without a label in the budget; may be empty.
+        unlabeled: all training patches without a label in the budget.
         settings: of the selection, which runs once without pseudo labels in each fold and once on all labels; with
             pseudo labels its parts are fitted again, their temperatures and weights unchanged.
         seed: deals patients into folds.
         weight: sum of the weights of all pseudo labels relative to the sum of the labels' weights.
         threshold: patches with a lower largest probability have no pseudo label.
-        change: of the probabilities before the threshold.
+        change: features of unlabeled patches -> change of their probabilities before the threshold.
 
     Raises:
-        ValueError: labels are scores.
+        InputError: labels are scores.
     """
     if labels.num_classes is None:
-        raise ValueError("self-training: scores have no pseudo labels")
+        raise InputError(
+            "self_training: scores have no pseudo labels. Fix: set semisupervised_methods: [supervised]"
+        )
 
-    num_unlabeled = len(next(iter(unlabeled.values())))
-
-    def with_pseudo_labels(head: SelectedHead, rows: Depths, given: Labels) -> tuple[SelectedHead, int]:
-        if not num_unlabeled:
-            return head, 0
-        probabilities = head.predict(unlabeled)
-        probabilities = probabilities if change is None else change(probabilities)
+    def both(rows: Depths, given: Labels, others: Unlabeled) -> tuple[SelectedHead, SelectedHead, int]:
+        """Head without and with pseudo labels, and their number."""
+        plain = select_head(rows, given, others.beside(rows), settings, seed)
+        if not len(others.patients):
+            return plain, plain, 0
+        probabilities = plain.predict(others.features)
+        changed = change(others.features) if change else None
+        probabilities = changed(probabilities) if changed else probabilities
         chosen = np.flatnonzero(probabilities.max(axis=1) >= threshold)
         if not len(chosen):
-            return head, 0
-        both = {name: np.concatenate([rows[name], unlabeled[name][chosen]]) for name in rows}
+            return plain, plain, 0
+        every = {name: np.concatenate([own, others.features[name][chosen]]) for name, own in rows.items()}
         targets = np.concatenate([given.targets, probabilities[chosen].argmax(axis=1)])
         of_pseudo = np.full(len(chosen), weight * len(given.targets) / len(chosen))
         counts = np.concatenate([np.ones(len(given.targets)), of_pseudo])
-        return head.fitted_again(both, targets, counts), len(chosen)
+        return plain, plain.fitted_again(every, targets, counts), len(chosen)
 
-    every = {name: np.concatenate([rows, unlabeled[name]]) for name, rows in features.items()}
-    plain = select_head(features, labels, every, settings, seed)
-    trained, number = with_pseudo_labels(plain, features, labels)
+    plain, trained, number = both(features, labels, unlabeled)
     fold_of, why_none = patient_folds(labels, settings.num_folds, seed)
     if why_none or not number:
         return SelfTrained(plain, False, float("nan"), number)
@@ -95,14 +119,22 @@ def self_train(
         learning, held_out = fold_of != fold, fold_of == fold
         rows = {name: x[learning] for name, x in features.items()}
         given = Labels(labels.targets[learning], labels.patients[learning], labels.num_classes)
-        without = select_head(rows, given, every, settings, seed)
-        others = {name: x[held_out] for name, x in features.items()}
-        for number_, head in enumerate((without, with_pseudo_labels(without, rows, given)[0])):
-            probabilities = head.predict(others)[np.arange(int(held_out.sum())), labels.targets[held_out]]
-            losses[number_, held_out] = -np.log(np.maximum(probabilities, 1e-12))
+        heads = both(rows, given, unlabeled.without(labels.patients[held_out]))[:2]
+        tested = {name: x[held_out] for name, x in features.items()}
+        for losses_of_head, head in zip(losses, heads, strict=True):
+            probabilities = head.predict(tested)[np.arange(int(held_out.sum())), labels.targets[held_out]]
+            losses_of_head[held_out] = -np.log(np.maximum(probabilities, 1e-12))
     fall = losses[0] - losses[1]
     known = np.unique(labels.targets, return_inverse=True)[1]
     counted = balanced(known, np.ones(len(known)))
     gain = float(np.average(fall, weights=counted))
     is_accepted = gain > clustered_error(fall, labels.patients, counted)
     return SelfTrained(trained if is_accepted else plain, is_accepted, gain, number)
+
+
+def labels_alone(
+    features: Depths, labels: Labels, unlabeled: Unlabeled, settings: SelectionSettings, seed: int
+) -> SelfTrained:
+    """A head without pseudo labels; unlabeled patches only standardize features."""
+    head = select_head(features, labels, unlabeled.beside(features), settings, seed)
+    return SelfTrained(head, False, float("nan"), 0)
