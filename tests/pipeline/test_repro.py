@@ -285,7 +285,7 @@ def test_another_encoder_is_another_run_of_all_that_follows_it(clone: Path, shel
         "finetune@random-1-0",
         clone,
     )
-    assert _ran(output) == {"check", "pretrain@random-1", "finetune@random-1-0"}
+    assert _ran(output) == {"check", "pretrain@random-1", "features@random-1", "finetune@random-1-0"}
     files = [clone / f"data/models/random-{encoder}/encoder.safetensors" for encoder in (0, 1)]
     assert files[0].read_bytes() != files[1].read_bytes()
     about = json.loads((clone / "data/models/random-1-0/finetuned/model.json").read_text())
