@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from histo_monai.data.features.store import FEATURES, coordinates_sha256, patch_
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import identify_slide
 
+_THREADS = 8
 NUM_IMAGE_FILES = 16
 """Files over which patches that are whole images are spread, by a digest of their names."""
 _PLACE = ("y", "x", "mpp", "side_px", "slide_mpp")
@@ -78,13 +80,17 @@ def check_features(folder: Path, rows: pd.DataFrame, patch_ids: pd.Series, **exp
         InputError: a file is missing, or was made from something else; names the file.
     """
     asked = set(patch_ids)
-    for name, part in rows_by_file(rows).items():
-        if asked.isdisjoint(part["patch_id"]):
-            continue
-        try:
-            digests = [identify_slide(path).sample_sha256 for path in source_files(part)]
-        except OSError as error:
-            raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    parts = {
+        name: part for name, part in rows_by_file(rows).items() if not asked.isdisjoint(part["patch_id"])
+    }
+    files = list(dict.fromkeys(path for part in parts.values() for path in source_files(part)))
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:  # reading waits for the disk
+            digest_of = dict(zip(files, pool.map(_sample_sha256, files), strict=True))
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    for name, part in parts.items():
+        digests = [digest_of[path] for path in source_files(part)]
         source = images_sha256(digests) if part["y"].isna().any() else digests[0]
         path, places = folder / f"{name}.h5", rows_sha256(part)
         read_features(path, view="", slide_sha256=source, coordinates_sha256=places, **expected)
@@ -130,6 +136,10 @@ def features_of_rows(
     sorted_again = np.empty_like(together)
     sorted_again[np.concatenate(order)] = together
     return sorted_again
+
+
+def _sample_sha256(path: Path) -> str:
+    return identify_slide(path).sample_sha256
 
 
 def _bucket(name: str) -> str:
