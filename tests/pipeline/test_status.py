@@ -41,6 +41,10 @@ def clone(root: Path, shell: Shell, module_folder: NewFolder) -> Path:
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     for stage in yaml.safe_load((folder / "dvc.yaml").read_text())["stages"].values():
         _write_outputs(folder, stage)
+    for method, name in itertools.product(
+        METHODS, ("encoder.safetensors", "encoder.json", "patches/file")
+    ):  # files of an output folder that stages depend on
+        _write(folder / f"data/features/{method}-0/{name}")
     for name in (params["pretraining_dataset"], params["dataset"]):
         _write(folder / f"data/phantom/{name}/slide")
     _write_digests(folder)
