@@ -1,6 +1,6 @@
 """What runs for days does not grow: memory, open files and threads stay what they are after the first turns.
 
-`SOAK_TURNS` sets how many epochs of each engine, and maps, are run; 6 where it is not set.
+`SOAK_TURNS` sets how many epochs of each engine, and maps, are run; by default 12.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from tests.folders import NewFolder
 
-TURNS = os.environ.get("SOAK_TURNS", "6")
+TURNS = os.environ.get("SOAK_TURNS", "12")
 LOOPS = ("epochs of rsp", "epochs of finetune", "epochs of consistency", "maps")
 MAX_MIB_PER_TURN = 1.0
 NOISE_MIB = (
