@@ -168,7 +168,8 @@ def test_features_writes_the_encoder_with_the_statistics_of_slides_that_are_not_
     params_with(features__batchnorm_patches=0)()
     assert main(FEATURES_STAGE) == 0
     assert "batchnorm" not in json.loads((folder / "metrics.json").read_text())
-    assert not (folder / "encoder.safetensors").exists()
+    pretrained = Path("data/models/random-0/encoder.safetensors").read_bytes()
+    assert (folder / "encoder.safetensors").read_bytes() == pretrained
 
 
 @pytest.mark.usefixtures("embedded")
