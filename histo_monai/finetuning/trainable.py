@@ -47,11 +47,12 @@ def add_adapters(model: TaskModel, mode: Mode, seed: int) -> None:
 
 
 def merge_adapters(model: TaskModel) -> None:
-    """Add adapters to their weights: the model has the layers and names of its architecture again."""
+    """Add adapters to their weights: layers and names are those of the architecture again, and all may train."""
     for layer in list(model.encoder.trunk.modules()):
         if parametrize.is_parametrized(layer, "weight"):
             parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
             layer._parameters["bias"] = layer._parameters.pop("bias")  # after the weight, as in other models
+    model.requires_grad_(True)
 
 
 def freeze(model: TaskModel, mode: Mode) -> None:

@@ -123,11 +123,8 @@ def finetune(
     points = tuning.interpolation_weights if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
     start = copy.deepcopy(model) if is_averaged else None
-    add_adapters(model, tuning.mode, derive_seed(seed, "adapters"))
-    average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
+    student, average = _student(model, tuning, seed)
     network: nn.Module = average or model
-    student = average.student if average else model
-    freeze(student, tuning.mode)
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
     optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.backbone_lr_factor))
@@ -154,7 +151,6 @@ def finetune(
         records=records,
     )
     merge_adapters(model)
-    model.requires_grad_(True)  # the average had no gradients
     if start is None:
         epoch = best.epoch if best else schedule.epochs
         candidates = epoch_candidates(curves) if validation else {}
@@ -168,6 +164,17 @@ def finetune(
     between = Interpolation(model, start, finish)
     candidates = select_on(between, points, evaluator, validation, task.objective.rank)
     return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
+
+
+def _student(
+    model: TaskModel, tuning: Tuning, seed: int
+) -> tuple[TaskModel, StudentAndAverage[TaskModel] | None]:
+    """The network that trains, and the average of its weights that `model` becomes, if any."""
+    add_adapters(model, tuning.mode, derive_seed(seed, "adapters"))
+    average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
+    student = average.student if average else model
+    freeze(student, tuning.mode)
+    return student, average
 
 
 def build_trainer(

@@ -30,7 +30,8 @@ from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment
 from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.params.sections import FinetuneRecipe, HeadParams, TrainingParams
+from histo_monai.pipeline.params.head_sections import HeadParams
+from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.pipeline.paths import Run
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.training.events import Hyperparameters

@@ -28,7 +28,8 @@ from histo_monai.models.task_model import (
     load_encoder,
 )
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
-from histo_monai.pipeline.params.sections import FinetuneMode, FinetuneRecipe, TrainingParams
+from histo_monai.pipeline.params.head_sections import FinetuneMode
+from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.training.fit import Records
 from histo_monai.training.prediction import take_statistics
 from histo_monai.utils.randomness import derive_seed

@@ -255,7 +255,11 @@ def _trained(name: str, device: torch.device, is_graphed: bool) -> tuple[torch.T
     return before, _weights(network)
 
 
-TAUGHT = [name for name in METHODS if name not in ("adabn", "spatial_neighbors")]
+TAUGHT = [
+    name
+    for name in METHODS
+    if name not in ("adabn", "spatial_neighbors") and "all" in METHODS.settings(name).finetune_modes
+]
 
 
 @pytest.mark.parametrize("name", [*TRAINED, *TAUGHT])

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import CorpusSettings, IndexSettings, MapSettings, PhantomSettings
-from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.models.settings import EncoderSettings
+from histo_monai.pipeline.params.head_sections import FinetuneMode, HeadParams
 from histo_monai.pipeline.params.slide_sections import AggregateParams, FeaturesParams, HeatmapParams
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.pretraining.settings import PretextSettings
@@ -125,33 +125,6 @@ class FinetuneRecipe(Recipe):
     select_depth: bool
     linear_init: bool
     interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]
-
-
-FinetuneMode = Literal["all", "last", "adapters", "head"]
-
-
-@dataclass(frozen=True)
-class HeadParams:
-    """Heads on frozen features.
-
-    Attributes:
-        rule: as of `finetuning.heads.settings.SelectionSettings`.
-        classes: names of heads for classes; the first is the default where labels cannot be cross-validated.
-        scores: names of heads for scores.
-        num_folds: of patients inside the label budget, at most.
-    """
-
-    rule: Literal["best", "one_se", "average", "stack"]
-    classes: Annotated[tuple[Literal["class_means", "logistic", "neighbors", "discriminant"], ...], Unique()]
-    scores: Annotated[tuple[Literal["ridge", "kernel_ridge", "neighbors"], ...], Unique()]
-    num_folds: Annotated[int, Range(2)]
-
-    @property
-    def settings(self) -> SelectionSettings:
-        """For `finetuning.heads.selection.select_head`."""
-        return SelectionSettings(
-            class_heads=self.classes, score_heads=self.scores, rule=self.rule, num_folds=self.num_folds
-        )
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from histo_monai.wsi.inference.patch_features import ENCODER
 from histo_monai.wsi.inference.slides import Batch, over_batches
 from histo_monai.wsi.inference.statistics import (
     BATCHNORM,
+    MADE_FROM,
     write_adapted,
     write_adapted_to_rows,
 )
@@ -203,7 +204,7 @@ def _made_from(path: Path) -> str:
         description = load_model(path)[1]
     except InputError:
         return ""
-    return str(description.get(BATCHNORM, {}).get("made_from", ""))
+    return str(description.get(MADE_FROM, ""))
 
 
 def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:

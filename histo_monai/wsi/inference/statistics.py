@@ -28,6 +28,8 @@ _LOG = logging.getLogger(__name__)
 
 BATCHNORM = "batchnorm"
 """Description key of encoders with recomputed statistics."""
+MADE_FROM = "statistics_sha256"
+"""Description key: digest of all that decides the statistics."""
 _FEWEST = 2
 """Minimum number of patches for a variance."""
 
@@ -58,8 +60,8 @@ def write_adapted(
     """
     if idist.get_rank() == 0:
         patches, num_slides = _tissue(jobs, plan, num, seed)
-        about: dict[str, float | str] = {"num_slides": num_slides, "mpp": plan.mpp, "made_from": made_from}
-        _write(device, source, target, patches, about, plan.batch_size)
+        about: dict[str, float] = {"num_slides": num_slides, "mpp": plan.mpp}
+        _write(device, source, target, patches, about, plan.batch_size, made_from)
     idist.barrier()
 
 
@@ -89,11 +91,8 @@ def write_adapted_to_rows(
             some = range(first, min(first + batch_size, len(shown)))
             parts.append(reader.__getitems__(some)[0].squeeze(1))
             note_step()
-        about: dict[str, float | str] = {
-            "num_slides": int(shown["slide_id"].nunique()),
-            "made_from": made_from,
-        }
-        _write(device, source, target, torch.cat(parts), about, batch_size)
+        about: dict[str, float] = {"num_slides": int(shown["slide_id"].nunique())}
+        _write(device, source, target, torch.cat(parts), about, batch_size, made_from)
     idist.barrier()
 
 
@@ -102,8 +101,9 @@ def _write(
     source: Path,
     target: Path,
     patches: torch.Tensor,
-    about: Mapping[str, float | str],
+    about: Mapping[str, float],
     batch_size: int,
+    made_from: str,
 ) -> None:
     encoder, _ = load_encoder(source)
     if len(patches) < _FEWEST:
@@ -116,7 +116,8 @@ def _write(
     state, description = load_model(source)
     state |= {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
     target.parent.mkdir(parents=True, exist_ok=True)
-    save_model(target, state, {**description, BATCHNORM: {"num_patches": len(patches), **about}})
+    known = {MADE_FROM: made_from} if made_from else {}
+    save_model(target, state, {**description, BATCHNORM: {"num_patches": len(patches), **about}, **known})
 
 
 def _tissue(jobs: Sequence[SlideJob], plan: MapPlan, num: int, seed: int) -> tuple[torch.Tensor, int]:

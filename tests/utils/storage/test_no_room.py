@@ -73,7 +73,7 @@ ORDER = [
         "origin",
         "level0_bounds_y",
         "level0_bounds_x",
-        *("side_px", "depth", "stored_as", "code_sha256"),
+        *("patch_px", "depth", "stored_as", "code_sha256"),
         "made_from",
     ),
 ]
