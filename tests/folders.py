@@ -11,6 +11,12 @@ import pytest
 NewFolder = Callable[[str], Path]
 
 
+def work_in_copy(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a copy of a folder the working folder of a test."""
+    shutil.copytree(folder, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+
+
 @pytest.fixture(scope="module")
 def module_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewFolder]:
     """Makes a folder of the name given; what fixtures of wider use make by `tmp_path_factory` stays to the end."""

@@ -28,7 +28,7 @@ from histo_monai.evaluation.cross_validation import CrossValidated, Result, cros
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.environment import Environment, read_environment
+from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
@@ -36,6 +36,7 @@ from histo_monai.pipeline.paths import Run
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.training.events import Hyperparameters
 from histo_monai.training.prediction import predict
+from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
 from histo_monai.utils.randomness import generator
@@ -203,6 +204,15 @@ class Assembly:
     def load_run(self, run: Run) -> dict[str, TaskModel]:
         """Fine-tuned model and student of a run, by name."""
         return {name: self.load(path)[0] for name, path in run.models.items()}
+
+
+def run_training(train: Callable[[torch.device, Run, Params], None], run: Run, params: Params) -> None:
+    """Run a stage's training: in every process of the machine, or, for heads, in one."""
+    environment = read_environment()
+    if params.finetune.mode != "head":
+        run_in_ranks(train, run, params, **environment.in_ranks)
+    elif torchrun_rank() == 0:
+        train(environment.device, run, params)
 
 
 def cross_validated(

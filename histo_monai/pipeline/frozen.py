@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +18,9 @@ from histo_monai.data.tables.tasks import grouping_key, task_targets, training_m
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.depth import WHOLE
 from histo_monai.finetuning.heads.selection import Labels
-from histo_monai.finetuning.heads.unlabeled.self_training import Unlabeled, labels_alone
+from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, Unlabeled, labels_alone
 from histo_monai.finetuning.trainer import NUM_SHOWN
+from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import MIXTURE, TaskModel, describe_task_model, load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
@@ -30,8 +31,6 @@ from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import derive_seed
-
-_LOG = logging.getLogger(__name__)
 
 ONLY = 0.0
 """The only candidate of a head: nothing is interpolated, and no epoch is selected."""
@@ -108,24 +107,22 @@ class HeadTraining:
         labeled = self.stored.of(rows.labeled)
         others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
         others = others.reset_index(drop=True)
-        given = (
+        data = HeadData(
             {WHOLE: labeled},
             Labels(self._targets(rows.labeled), _patients(rows.labeled), assembly.task.num_classes),
             Unlabeled({WHOLE: self.stored.of(others) if len(others) else labeled[:0]}, _patients(others)),
             params.finetune.head.settings,
+            self.seed if fold is None else derive_seed(self.seed, "fold", fold),
         )
-        seed = self.seed if fold is None else derive_seed(self.seed, "fold", fold)
         if self.student:
             settings = params.consistency.methods[self.student]
-            found = METHODS[self.student].fit_head(*given, settings, seed)
+            found = METHODS[self.student].fit_head(data, settings)
         else:
-            found = labels_alone(*given, seed)
-        encoder, description = load_encoder(self.stored.encoder)
-        if self.stored.depth is not None:
-            encoder.end_after(self.stored.depth)
+            found = labels_alone(data)
+        encoder, description = self._encoder
         mixture = found.head.module()
         model = TaskModel(encoder, mixture, assembly.task.num_outputs)
-        description |= {"encoder": encoder.about(), "head": MIXTURE, MIXTURE: mixture.about()}
+        description = description | {"encoder": encoder.about(), "head": MIXTURE, MIXTURE: mixture.about()}
         described = describe_task_model(
             description,
             classes=assembly.task.classes,
@@ -158,6 +155,14 @@ class HeadTraining:
     def read(self) -> list[Path]:
         """Files beside patches.csv that heads are made from."""
         return [paths.UNLABELED_CSV, self.stored.encoder]
+
+    @cached_property
+    def _encoder(self) -> tuple[Encoder, dict[str, Any]]:
+        """The frozen encoder, which the models of all folds share, and its description."""
+        encoder, description = load_encoder(self.stored.encoder)
+        if self.stored.depth is not None:
+            encoder.end_after(self.stored.depth)
+        return encoder, description
 
     def _targets(self, rows: pd.DataFrame) -> NDArray[Any]:
         return task_targets(rows, self.assembly.task.classes).numpy()

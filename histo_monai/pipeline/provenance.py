@@ -31,6 +31,7 @@ from histo_monai.utils.settings.own_methods import OWN_METHODS
 from histo_monai.utils.settings.reader import as_tree
 from histo_monai.utils.storage import (
     RECORD_SEAL,
+    file_of,
     file_sha256,
     identify,
     identify_slide,
@@ -212,7 +213,7 @@ def _compare_with_index(slides: pd.DataFrame) -> None:
 def image_digest(patches: pd.DataFrame) -> dict[str, Any]:
     """Number of files with whole-image patches (a zip counts once), and one digest of all."""
     names = patches.loc[patches["y"].isna(), "path"].unique()
-    files = sorted({_file_of(Path(name)) for name in names})
+    files = sorted({file_of(Path(name)) for name in names})
     digest = hashlib.sha256()
     for path, of_file in zip(files, _in_threads(_sample_sha256, files), strict=True):
         digest.update(f"{portable(path)} {of_file}\n".encode())
@@ -248,11 +249,6 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _file_of(path: Path) -> Path:
-    """The file, or the zip file that contains it."""
-    return next((place for place in (path, *path.parents) if place.is_file()), path)
 
 
 def _sample_sha256(path: Path) -> str:

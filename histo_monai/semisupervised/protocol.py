@@ -9,10 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from histo_monai.finetuning.heads.features import Depths
-from histo_monai.finetuning.heads.selection import Labels
-from histo_monai.finetuning.heads.settings import SelectionSettings
-from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained, Unlabeled
+from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, SelfTrained
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.schedule import Schedule
 from histo_monai.utils.randomness import Step
@@ -53,23 +50,11 @@ class HeadTeacher(Protocol):
     Settings: ClassVar[type]
 
     @staticmethod
-    def fit_head(
-        features: Depths,
-        labels: Labels,
-        unlabeled: Unlabeled,
-        selection: SelectionSettings,
-        settings: Any,
-        seed: int,
-    ) -> SelfTrained:
+    def fit_head(data: HeadData, settings: Any) -> SelfTrained:
         """Head, and whether unlabeled patches are in it.
 
         Args:
-            features: of the labeled patches.
-            labels: of the same rows.
-            unlabeled: all training patches without a label in the budget.
-            selection: how heads are compared inside the label budget.
             settings: of the method.
-            seed: deals patients into folds.
 
         Raises:
             InputError: the method does not learn labels of this kind.

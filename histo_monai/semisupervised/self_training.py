@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.finetuning.heads.features import Depths, standardizations
-from histo_monai.finetuning.heads.selection import Labels
-from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate
 from histo_monai.finetuning.heads.unlabeled.self_training import (
+    HeadData,
     PseudoLabels,
     SelfTrained,
-    Unlabeled,
     self_train,
 )
 from histo_monai.semisupervised.settings import SelfTrainingSettings
@@ -27,21 +25,10 @@ class SelfTraining:
     Settings: ClassVar[type] = SelfTrainingSettings
 
     @staticmethod
-    def fit_head(
-        features: Depths,
-        labels: Labels,
-        unlabeled: Unlabeled,
-        selection: SelectionSettings,
-        settings: SelfTrainingSettings,
-        seed: int,
-    ) -> SelfTrained:
+    def fit_head(data: HeadData, settings: SelfTrainingSettings) -> SelfTrained:
         """See `protocol.HeadTeacher`."""
         return self_train(
-            features,
-            labels,
-            unlabeled,
-            selection,
-            seed,
+            data,
             weight=settings.weight,
             threshold=settings.threshold,
             change=partial(_propagation, settings) if settings.propagation else None,

@@ -7,10 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from histo_monai.finetuning.heads.features import Depths
-from histo_monai.finetuning.heads.selection import Labels
-from histo_monai.finetuning.heads.settings import SelectionSettings
-from histo_monai.finetuning.heads.unlabeled.self_training import SelfTrained, Unlabeled, labels_alone
+from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, SelfTrained, labels_alone
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import SupervisedSettings
 from histo_monai.semisupervised.students.student import Student
@@ -27,16 +24,9 @@ class Supervised(Student):
         self.measures = ("loss", "supervised", self._quality)
 
     @staticmethod
-    def fit_head(
-        features: Depths,
-        labels: Labels,
-        unlabeled: Unlabeled,
-        selection: SelectionSettings,
-        settings: Any,
-        seed: int,
-    ) -> SelfTrained:
+    def fit_head(data: HeadData, settings: SupervisedSettings) -> SelfTrained:
         """See `protocol.HeadTeacher`."""
-        return labels_alone(features, labels, unlabeled, selection, seed)
+        return labels_alone(data)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled views, equal to those of the other methods."""

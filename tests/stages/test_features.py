@@ -28,7 +28,7 @@ from histo_monai.pipeline.params import load_params
 from histo_monai.pipeline.stored_features import stored_features
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import file_sha256
-from tests.folders import NewFolder
+from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import (
     OWN,
     STAGES,
@@ -59,8 +59,7 @@ def encoded_once(module_folder: NewFolder) -> Path:
 @pytest.fixture
 def project(encoded_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the project with its features."""
-    shutil.copytree(encoded_once, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
+    work_in_copy(encoded_once, tmp_path, monkeypatch)
 
 
 def _content() -> dict[str, bytes]:

@@ -20,7 +20,7 @@ from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.cli import main
 from histo_monai.utils.errors import InputError
-from tests.folders import NewFolder
+from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, with_cell, write_own_project
 
 STUDENTS = ("supervised", "self_training")
@@ -69,8 +69,7 @@ def project(
     fitted: tuple[Path, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """A copy of the project with its heads."""
-    shutil.copytree(fitted[0], tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
+    work_in_copy(fitted[0], tmp_path, monkeypatch)
     return
 
 

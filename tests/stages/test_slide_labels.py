@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.skip import NO_PATCHES
 from histo_monai.wsi.heatmaps.heatmap import read_heatmap
-from tests.folders import NewFolder
+from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import (
     OWN,
     RUN,
@@ -72,8 +71,7 @@ def embedded_once(module_folder: NewFolder) -> Path:
 @pytest.fixture
 def embedded(embedded_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the project with its features."""
-    shutil.copytree(embedded_once, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
+    work_in_copy(embedded_once, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from histo_monai.data.features.store import FEATURES, coordinates_sha256, patch_names, read_features
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import identify_slide
+from histo_monai.utils.storage import file_of, identify_slide
 
 _THREADS = 8
 NUM_IMAGE_FILES = 16
@@ -57,9 +57,18 @@ def source_files(rows: pd.DataFrame) -> list[Path]:
     return list(dict.fromkeys(file_of(Path(path)) for path in rows["path"]))
 
 
-def file_of(path: Path) -> Path:
-    """The file itself, or the zip that the path leads through."""
-    return next((place for place in (path, *path.parents) if place.is_file()), path)
+def source_digests(rows: pd.DataFrame) -> dict[Path, str]:
+    """Digest of samples of each of `source_files`, read by several threads.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    files = source_files(rows)
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:  # reading waits for the disk
+            return dict(zip(files, pool.map(_sample_sha256, files), strict=True))
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
 
 def images_sha256(digests: Iterable[str]) -> str:
@@ -83,12 +92,7 @@ def check_features(folder: Path, rows: pd.DataFrame, patch_ids: pd.Series, **exp
     parts = {
         name: part for name, part in rows_by_file(rows).items() if not asked.isdisjoint(part["patch_id"])
     }
-    files = list(dict.fromkeys(path for part in parts.values() for path in source_files(part)))
-    try:
-        with ThreadPoolExecutor(_THREADS) as pool:  # reading waits for the disk
-            digest_of = dict(zip(files, pool.map(_sample_sha256, files), strict=True))
-    except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    digest_of = source_digests(pd.concat(parts.values())) if parts else {}
     for name, part in parts.items():
         digests = [digest_of[path] for path in source_files(part)]
         source = images_sha256(digests) if part["y"].isna().any() else digests[0]

@@ -25,10 +25,10 @@ from histo_monai.pipeline.context import (
     Assembly,
     TrainingRows,
     label_counts,
+    run_training,
     validation_metrics,
     write_fold_models,
 )
-from histo_monai.pipeline.environment import read_environment, torchrun_rank
 from histo_monai.pipeline.frozen import HeadTraining
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
@@ -41,7 +41,6 @@ from histo_monai.semisupervised.teaching.neighbors import NeighborWeights
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
 from histo_monai.training.pictures.predictions import weak_and_strong
-from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.roles import FINETUNED, STUDENT
@@ -82,11 +81,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     if not has_patches():
         leave_empty(of_run.student_folder, params, NO_PATCHES, files=_FILES, folders=(paths.FOLDS,))
         return
-    environment = read_environment()
-    if params.finetune.mode != "head":
-        run_in_ranks(_train, of_run, params, **environment.in_ranks)
-    elif torchrun_rank() == 0:
-        _train(environment.device, of_run, params)
+    run_training(_train, of_run, params)
 
 
 def _start_path(run: Run, fold: int | None) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures, depth_features
-from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows
 from histo_monai.pipeline.finetuning import frozen_encoder, starts_from_file
@@ -80,13 +79,20 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     choice = read_choice(of_run.choice)
     rows = {split: table for split, table in rows.items() if len(table)}
     loaders = {split: assembly.in_order(table) for split, table in rows.items()}
-    networks = _of_models(assembly, of_run, models, rows, loaders)
-    arms = _baselines(assembly, of_run, given, rows, networks)
+    stored = _features_of_heads(assembly, of_run, [given.labeled, *rows.values()])
+    if stored is None:
+        networks = predict_splits(models, task, loaders)
+    else:
+        networks = {
+            split: {name: predictions_of(model, assembly, stored, table) for name, model in models.items()}
+            for split, table in rows.items()
+        }
+    arms = _baselines(assembly, of_run, given, rows, networks, stored)
     predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
     if folds.num:
         rows = {"validation": given.labeled, **rows}
         loaders = {"validation": assembly.in_order(given.labeled), **loaders}
-        out_of_fold = _out_of_fold(assembly, of_run, given, folds)
+        out_of_fold = _out_of_fold(assembly, of_run, given, folds, stored)
         predictions = {"validation": out_of_fold, **predictions}
     if not rows:
         raise InputError(
@@ -109,25 +115,15 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 
 
-def _of_models(
-    assembly: Assembly,
-    of_run: Run,
-    models: Mapping[str, TaskModel],
-    rows: Mapping[str, pd.DataFrame],
-    loaders: Mapping[str, LabeledLoader],
-) -> dict[str, Predictions]:
-    """Predictions of fine-tuned model and student, by split; heads predict from stored features."""
+def _features_of_heads(assembly: Assembly, of_run: Run, tables: Sequence[pd.DataFrame]) -> StoredRows | None:
+    """Features that heads were fitted to, compared with models and patches; None for networks that train."""
     if assembly.params.finetune.mode != "head":
-        return predict_splits(models, assembly.task, loaders)
+        return None
     stored = StoredRows.of_encoder(assembly.params, of_run.method, of_run.encoder)
     for path in of_run.models.values():
         stored.check_model(path)
-    if len(rows):
-        stored.check(pd.concat(list(rows.values())))
-    return {
-        split: {name: predictions_of(model, assembly, stored, table) for name, model in models.items()}
-        for split, table in rows.items()
-    }
+    stored.check(pd.concat(tables))
+    return stored
 
 
 def _baselines(
@@ -136,11 +132,12 @@ def _baselines(
     given: TrainingRows,
     rows: Mapping[str, pd.DataFrame],
     networks: Mapping[str, Predictions],
+    of_heads: StoredRows | None,
     fold: int | None = None,
 ) -> BaselinePredictions:
     """Fast baselines trained on the labels of the run, or on those outside a fold."""
     tables = {LABELED: given.labeled, **rows}
-    encoded, depth = _encoded(assembly, of_run, given, tables, fold)
+    encoded, depth = _encoded(assembly, of_run, given, tables, of_heads, fold)
     loaders = {name: assembly.in_order(table) for name, table in tables.items()}
     labeled, groups = loaders.pop(LABELED), dependence_groups(given.labeled)
     return predict_baselines(encoded, assembly.task, labeled, groups, loaders, networks, depth)
@@ -151,12 +148,12 @@ def _encoded(
     of_run: Run,
     given: TrainingRows,
     tables: Mapping[str, pd.DataFrame],
+    of_heads: StoredRows | None,
     fold: int | None,
 ) -> tuple[Mapping[str, DepthFeatures], str]:
     """Features of tables by the frozen encoder, and the depth of the fine-tuned one; stored features encode nothing."""
-    if assembly.params.finetune.mode == "head":
-        of_head = StoredRows.of_encoder(assembly.params, of_run.method, of_run.encoder)
-        return {name: {WHOLE: of_head.of(table)} for name, table in tables.items()}, WHOLE
+    if of_heads is not None:
+        return {name: {WHOLE: of_heads.of(table)} for name, table in tables.items()}, WHOLE
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
     if depth is None and starts_from_file(assembly, of_run.encoder_path):
@@ -173,7 +170,9 @@ def _encoded(
     return encoded, WHOLE if depth is None else encoder.ends[depth - 1]
 
 
-def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: LabelFolds) -> Predictions:
+def _out_of_fold(
+    assembly: Assembly, of_run: Run, given: TrainingRows, folds: LabelFolds, of_heads: StoredRows | None
+) -> Predictions:
     """Predictions of the labeled patches by models and baselines trained without their patients."""
     fold_of = folds.of(given.labeled)
     both = {
@@ -185,7 +184,8 @@ def _out_of_fold(assembly: Assembly, of_run: Run, given: TrainingRows, folds: La
         rows = given.without(folds, fold)
         tables = {"validation": rows.validation}
         networks = {"validation": {name: values[fold_of == fold] for name, values in both.items()}}
-        of_folds.append(_baselines(assembly, of_run, rows, tables, networks, fold).predictions["validation"])
+        baselines = _baselines(assembly, of_run, rows, tables, networks, of_heads, fold)
+        of_folds.append(baselines.predictions["validation"])
     names = of_folds[0]
     return both | {name: in_order_of_rows(fold_of, [of_fold[name] for of_fold in of_folds]) for name in names}
 

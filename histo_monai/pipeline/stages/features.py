@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.data.features.store import read_features
-from histo_monai.data.features.tables import source_files
+from histo_monai.data.features.tables import source_digests
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
@@ -31,7 +31,7 @@ from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import identify_slide, whole_folder
+from histo_monai.utils.storage import whole_folder
 from histo_monai.wsi.heatmaps.origin import numeric_settings
 from histo_monai.wsi.inference.encoding import Encoding
 from histo_monai.wsi.inference.features import FeatureWork, sight_of
@@ -193,7 +193,7 @@ def _statistics_sha256(
 ) -> str:
     """Digest of all that decides batch-norm statistics: encoder, slides, places, settings, code; no label."""
     places = shown[[name for name in _PLACES if name in shown]].astype(str).to_numpy().tolist()
-    slides = [identify_slide(file).sample_sha256 for file in source_files(shown)]
+    slides = sorted((str(path), digest) for path, digest in source_digests(shown).items())
     settings = {**asked.settings, **numeric_settings(environment.device)}
     return fingerprint([settings, seed, sorted(places), slides], [path], asked.encoding.code_sha256)
 

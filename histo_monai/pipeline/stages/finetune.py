@@ -21,10 +21,10 @@ from histo_monai.pipeline.context import (
     Assembly,
     TrainingRows,
     label_counts,
+    run_training,
     validation_metrics,
     write_fold_models,
 )
-from histo_monai.pipeline.environment import read_environment, torchrun_rank
 from histo_monai.pipeline.finetuning import Finetuning
 from histo_monai.pipeline.frozen import HeadTraining
 from histo_monai.pipeline.imports import stage_sha256
@@ -36,7 +36,6 @@ from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
 from histo_monai.training.pictures.predictions import answers
-from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.roles import FINETUNED
@@ -73,11 +72,7 @@ def run(method: str, encoder: int, seed: int) -> None:
         files = (paths.MODEL, paths.CURVES, paths.ANSWERS)
         leave_empty(of_run.finetuned, params, NO_PATCHES, files=files, folders=(paths.FOLDS,))
         return
-    environment = read_environment()
-    if params.finetune.mode != "head":
-        run_in_ranks(_train, of_run, params, **environment.in_ranks)
-    elif torchrun_rank() == 0:
-        _train(environment.device, of_run, params)
+    run_training(_train, of_run, params)
 
 
 class _Course(NamedTuple):

@@ -4,7 +4,7 @@ from histo_monai.utils.storage.atomic import check_replaceable, whole_file, whol
 from histo_monai.utils.storage.claim import claim, claim_users_folder
 from histo_monai.utils.storage.errors import DiskFullError, OutputError, disk_full_in_words
 from histo_monai.utils.storage.handles import HandlePool
-from histo_monai.utils.storage.identity import FileIdentity, identify, identify_slide
+from histo_monai.utils.storage.identity import FileIdentity, file_of, identify, identify_slide
 from histo_monai.utils.storage.names import MAX_NAME_BYTES, check_name
 from histo_monai.utils.storage.outputs import (
     check_apart,
@@ -46,6 +46,7 @@ __all__ = [
     "claim",
     "claim_users_folder",
     "disk_full_in_words",
+    "file_of",
     "file_sha256",
     "identify",
     "identify_slide",

@@ -60,6 +60,11 @@ def identify(path: Path, num_samples: int = _NUM_SAMPLES) -> FileIdentity:
     return FileIdentity(str(real), about.st_size, about.st_mtime_ns, digest.hexdigest())
 
 
+def file_of(path: Path) -> Path:
+    """The file itself, or the zip that the path leads through."""
+    return next((place for place in (path, *path.parents) if place.is_file()), path)
+
+
 def identify_slide(path: Path) -> FileIdentity:
     """Read samples of all files of a slide.
 

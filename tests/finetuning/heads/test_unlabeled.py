@@ -12,7 +12,7 @@ from scipy.special import softmax
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate, touching_graph
-from histo_monai.finetuning.heads.unlabeled.self_training import Unlabeled, self_train
+from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, Unlabeled, self_train
 from histo_monai.finetuning.heads.unlabeled.sinkhorn import class_offsets, estimated_proportions
 from histo_monai.utils.errors import InputError
 
@@ -94,11 +94,7 @@ def test_the_safeguard_refuses_pseudo_labels_of_the_wrong_class() -> None:
     """The pseudo labels are the opposite of what the head predicts, and count ten times as much as the labels."""
     labels = Labels(CLASSES, PATIENTS, 2)
     result = self_train(
-        SEPARATE,
-        labels,
-        UNLABELED,
-        SETTINGS,
-        0,
+        HeadData(SEPARATE, labels, UNLABELED, SETTINGS, 0),
         weight=10.0,
         threshold=0.5,
         change=lambda _: lambda p: p[:, ::-1],
@@ -115,7 +111,10 @@ def test_the_safeguard_accepts_the_true_classes_where_labels_are_noisy() -> None
     labels = Labels(CLASSES, PATIENTS, 2)
     unlabeled = Unlabeled(others, np.repeat("other", 900))
     result = self_train(
-        rows, labels, unlabeled, SETTINGS, 0, weight=10.0, threshold=0.5, change=lambda _: lambda _: truth
+        HeadData(rows, labels, unlabeled, SETTINGS, 0),
+        weight=10.0,
+        threshold=0.5,
+        change=lambda _: lambda _: truth,
     )
     assert result.is_accepted
     assert result.gain > 0
@@ -125,11 +124,7 @@ def test_the_safeguard_accepts_the_true_classes_where_labels_are_noisy() -> None
 def test_no_patch_above_the_threshold_changes_nothing() -> None:
     labels = Labels(CLASSES, PATIENTS, 2)
     result = self_train(
-        SEPARATE,
-        labels,
-        UNLABELED,
-        SETTINGS,
-        0,
+        HeadData(SEPARATE, labels, UNLABELED, SETTINGS, 0),
         weight=1.0,
         threshold=0.9,
         change=lambda _: lambda p: np.full_like(p, 0.5),
@@ -148,7 +143,10 @@ def test_a_fold_sees_no_patch_of_its_patients() -> None:
     numbered = {"depth": np.arange(60, dtype=np.float32)[:, None]}
     labels = Labels(CLASSES, PATIENTS, 2)
     self_train(
-        numbered, labels, Unlabeled(numbered, PATIENTS), SETTINGS, 0, weight=1.0, threshold=0.0, change=note
+        HeadData(numbered, labels, Unlabeled(numbered, PATIENTS), SETTINGS, 0),
+        weight=1.0,
+        threshold=0.0,
+        change=note,
     )
     every, *of_folds = seen
     assert every == set(PATIENTS)

@@ -42,6 +42,25 @@ class Unlabeled:
 
 
 @dataclass(frozen=True)
+class HeadData:
+    """What a head is fitted to.
+
+    Attributes:
+        features: of the labeled rows.
+        labels: of the same rows.
+        unlabeled: all training patches without a label in the budget.
+        settings: how heads are compared inside the label budget.
+        seed: deals patients into folds.
+    """
+
+    features: Depths
+    labels: Labels
+    unlabeled: Unlabeled
+    settings: SelectionSettings
+    seed: int
+
+
+@dataclass(frozen=True)
 class SelfTrained:
     """A head, and whether pseudo labels are in it.
 
@@ -59,11 +78,7 @@ class SelfTrained:
 
 
 def self_train(
-    features: Depths,
-    labels: Labels,
-    unlabeled: Unlabeled,
-    settings: SelectionSettings,
-    seed: int,
+    data: HeadData,
     *,
     weight: float,
     threshold: float,
@@ -75,12 +90,8 @@ def self_train(
     is predicted by a head that learned from it, from a pseudo label made of it, or from its patient's patches.
 
     Args:
-        features: of the labeled rows.
-        labels: classes of the same rows.
-        unlabeled: all training patches without a label in the budget.
-        settings: of the selection, which runs once without pseudo labels in each fold and once on all labels; with
+        data: with classes. The selection runs once without pseudo labels in each fold and once on all labels; with
             pseudo labels its parts are fitted again, their temperatures and weights unchanged.
-        seed: deals patients into folds.
         weight: sum of the weights of all pseudo labels relative to the sum of the labels' weights.
         threshold: patches with a lower largest probability have no pseudo label.
         change: features of unlabeled patches -> change of their probabilities before the threshold.
@@ -88,6 +99,7 @@ def self_train(
     Raises:
         InputError: labels are scores.
     """
+    features, labels, settings, seed = data.features, data.labels, data.settings, data.seed
     if labels.num_classes is None:
         raise InputError(
             "self_training: scores have no pseudo labels. Fix: set semisupervised_methods: [supervised]"
@@ -110,7 +122,7 @@ def self_train(
         counts = np.concatenate([np.ones(len(given.targets)), of_pseudo])
         return plain, plain.fitted_again(every, targets, counts), len(chosen)
 
-    plain, trained, number = both(features, labels, unlabeled)
+    plain, trained, number = both(features, labels, data.unlabeled)
     fold_of, why_none = patient_folds(labels, settings.num_folds, seed)
     if why_none or not number:
         return SelfTrained(plain, False, float("nan"), number)
@@ -119,7 +131,7 @@ def self_train(
         learning, held_out = fold_of != fold, fold_of == fold
         rows = {name: x[learning] for name, x in features.items()}
         given = Labels(labels.targets[learning], labels.patients[learning], labels.num_classes)
-        heads = both(rows, given, unlabeled.without(labels.patients[held_out]))[:2]
+        heads = both(rows, given, data.unlabeled.without(labels.patients[held_out]))[:2]
         tested = {name: x[held_out] for name, x in features.items()}
         for losses_of_head, head in zip(losses, heads, strict=True):
             probabilities = head.predict(tested)[np.arange(int(held_out.sum())), labels.targets[held_out]]
@@ -132,9 +144,8 @@ def self_train(
     return SelfTrained(trained if is_accepted else plain, is_accepted, gain, number)
 
 
-def labels_alone(
-    features: Depths, labels: Labels, unlabeled: Unlabeled, settings: SelectionSettings, seed: int
-) -> SelfTrained:
+def labels_alone(data: HeadData) -> SelfTrained:
     """A head without pseudo labels; unlabeled patches only standardize features."""
-    head = select_head(features, labels, unlabeled.beside(features), settings, seed)
+    every = data.unlabeled.beside(data.features)
+    head = select_head(data.features, data.labels, every, data.settings, data.seed)
     return SelfTrained(head, False, float("nan"), 0)
