@@ -15,9 +15,12 @@ from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads.mixture import Mixture
 from histo_monai.models.heads.task import LINEAR, TRAINED_HEADS
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.roles import MODEL_FILE
 
 MIXTURE = "mixture"
 """Name of the head of a model on frozen features; its description stands beside it, by the same name."""
+WHOLE_MODEL = "whole_model_sha256"
+"""Key of a fold's model that holds its head alone: SHA-256 of the model one folder up, which has the encoder."""
 
 
 class TaskModel(nn.Module):
@@ -70,7 +73,7 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
     state, description = load_model(path)
     check_encoder(description, TRAINED_HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
-    load_into(model.encoder, state, "encoder.", path)
+    load_into(model.encoder, state, _ENCODER, path)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:
@@ -110,8 +113,45 @@ def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
     path = Path(path)
     state, description = load_model(path)
     model = _task_model(description, path)
-    load_into(model, state, "", path)
+    load_into(model, state | _encoder_tensors(description, path), "", path)
     return model, description
+
+
+def head_alone(
+    state: Mapping[str, torch.Tensor], whole: Path
+) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Tensors of a model without those of its frozen encoder, and what its description then needs.
+
+    The models of all folds have the encoder of the model with all labels, which may be gigabytes.
+
+    Args:
+        state: tensors of a fold's model.
+        whole: saved model with the same encoder, in the folder above the fold's model.
+    """
+    head = {name: tensor for name, tensor in state.items() if not name.startswith(_ENCODER)}
+    return head, {WHOLE_MODEL: read_description(whole.with_suffix(".json"))["sha256"]}
+
+
+def _encoder_tensors(description: Mapping[str, Any], path: Path) -> dict[str, torch.Tensor]:
+    """Tensors of the encoder that a fold's model shares with the model one folder up; none for a whole model.
+
+    Raises:
+        InputError: that model is missing, damaged or another one.
+    """
+    sha256 = description.get(WHOLE_MODEL)
+    if sha256 is None:
+        return {}
+    whole = path.parent.parent / MODEL_FILE
+    state, _ = load_model(whole)
+    if read_description(whole.with_suffix(".json"))["sha256"] != sha256:
+        raise InputError(
+            f"{path}: holds a head without its encoder, and {whole} is another model than it was made beside. "
+            "Fix: run the stage that makes both again."
+        )
+    return {name: tensor for name, tensor in state.items() if name.startswith(_ENCODER)}
+
+
+_ENCODER = "encoder."
 
 
 def task_model_from(path: Path) -> tuple[TaskModel, dict[str, Any]]:
@@ -156,7 +196,7 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     else:
         check_encoder(description, TRAINED_HEADS, path)
     encoder = _encoder(description, path)
-    load_into(encoder, state, "encoder.", path)
+    load_into(encoder, state | _encoder_tensors(description, path), _ENCODER, path)
     return encoder, description
 
 

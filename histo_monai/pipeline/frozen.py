@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from histo_monai.data.loaders.labeled import spread
 from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.data.tables.patch_features import PatchFeatures
 from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.depth import WHOLE
@@ -29,6 +31,7 @@ from histo_monai.pipeline.stored_features import OF_MODEL, StoredRows
 from histo_monai.semisupervised import METHODS
 from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
+from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import derive_seed
 
@@ -43,16 +46,21 @@ class HeadResult:
     Attributes:
         candidates: `ONLY`, with its means over the validation patches; empty without validation.
         is_start: whether a student's head is that of the fine-tuning, as its pseudo labels did not help.
-        picture: validation patches, or labeled patches without validation, with predictions, (H, W, 3) uint8.
+        draw: makes `picture`, which reads patches: few results are looked at.
     """
 
     candidates: Candidates
     is_start: bool
-    picture: NDArray[np.uint8]
+    draw: Callable[[], NDArray[np.uint8]]
     curves: list[dict[str, float]]
     best_epoch: int = 0
     interpolation: None = None
     selected: float = ONLY
+
+    @property
+    def picture(self) -> NDArray[np.uint8]:
+        """Validation patches, or labeled patches without validation, with predictions, (H, W, 3) uint8."""
+        return self.draw()
 
     @property
     def validation(self) -> Measures:
@@ -104,13 +112,13 @@ class HeadTraining:
         """
         assembly, params = self.assembly, self.assembly.params
         rows = self.rows if fold is None else self.rows.without(self.folds, fold)
-        labeled = self.stored.of(rows.labeled)
+        labeled = self._features.of(rows.labeled)
         others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
         others = others.reset_index(drop=True)
         data = HeadData(
-            {WHOLE: labeled},
+            labeled,
             Labels(self._targets(rows.labeled), _patients(rows.labeled), assembly.task.num_classes),
-            Unlabeled({WHOLE: self.stored.of(others) if len(others) else labeled[:0]}, _patients(others)),
+            Unlabeled(self._features.of(others), _patients(others)),
             params.finetune.head.settings,
             self.seed if fold is None else derive_seed(self.seed, "fold", fold),
         )
@@ -134,7 +142,7 @@ class HeadTraining:
         if self.student:
             described["pseudo_labels"] = {"number": found.num_pseudo_labels, "accepted": found.is_accepted}
         result = HeadResult(
-            self._measured(model, rows), not found.is_accepted, self._picture(model, rows), []
+            self._measured(model, rows), not found.is_accepted, partial(self._picture, model, rows), []
         )
         return model, described, result
 
@@ -149,7 +157,7 @@ class HeadTraining:
 
     def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
         """Predictions of a head from stored features, (n, K): class probabilities or scores."""
-        return predictions_of(model, self.assembly, self.stored, rows)
+        return predictions_of(model, self.assembly.task, self._features, rows)
 
     @property
     def read(self) -> list[Path]:
@@ -164,13 +172,18 @@ class HeadTraining:
             encoder.end_after(self.stored.depth)
         return encoder, description
 
+    @cached_property
+    def _features(self) -> PatchFeatures[np.float32]:
+        """Features of all rows, which the heads of all folds read."""
+        return self.stored.read(self.rows.labeled, self.rows.unlabeled, self.rows.validation)
+
     def _targets(self, rows: pd.DataFrame) -> NDArray[Any]:
         return task_targets(rows, self.assembly.task.classes).numpy()
 
     def _measured(self, model: TaskModel, rows: TrainingRows) -> Candidates:
         if rows.validation.empty:
             return {}
-        outputs = model.head(torch.from_numpy(self.stored.of(rows.validation)))
+        outputs = model.head(torch.from_numpy(self._features.of(rows.validation)[WHOLE]))
         targets = task_targets(rows.validation, self.assembly.task.classes)
         measured = self.assembly.task.objective.measure(outputs, targets)
         return {ONLY: {name: float(values.double().mean()) for name, values in measured.items()}}
@@ -188,18 +201,18 @@ def _patients(rows: pd.DataFrame) -> NDArray[Any]:
 
 
 def predictions_of(
-    model: TaskModel, assembly: Assembly, stored: StoredRows, rows: pd.DataFrame
+    model: TaskModel, task: Task, features: PatchFeatures[np.float32], rows: pd.DataFrame
 ) -> NDArray[np.float32]:
-    """Predictions of a head from stored features, (n, K): class probabilities or scores.
+    """Predictions of a head from features of the whole encoder, (n, K): class probabilities or scores.
 
     Raises:
         InputError: a feature or a prediction is not finite.
     """
     with torch.no_grad():
-        outputs = model.head.cpu()(torch.from_numpy(stored.of(rows)))
-        predicted: NDArray[np.float32] = assembly.task.objective.predictions(outputs).numpy()
+        outputs = model.head.cpu()(torch.from_numpy(features.of(rows)[WHOLE]))
+        predicted: NDArray[np.float32] = task.objective.predictions(outputs).numpy()
     if not np.isfinite(predicted).all():
         raise InputError(
-            f"{stored.folder}: features are not finite. Fix: run the stages pretrain and features again."
+            f"{paths.FEATURES}: features of patches are not finite. Fix: run the stages pretrain and features again."
         )
     return predicted

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from histo_monai.data.features.tables import check_features, features_of_rows
+from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures
 from histo_monai.models.checkpoint import read_description
@@ -93,13 +93,15 @@ class StoredRows:
         expected = {**self._expected, "code_sha256": features_code_sha256()}
         check_features(self.folder, indexed, rows["patch_id"], **expected)
 
-    def of(self, rows: pd.DataFrame) -> NDArray[np.float32]:
-        """Features of rows, Shape (n, D), float32.
+    def read(self, *tables: pd.DataFrame) -> PatchFeatures[np.float32]:
+        """Features of the patches of some tables, by the name `WHOLE`.
 
         Raises:
             InputError: a file is missing, or of another encoder; or it lacks a patch.
         """
-        return features_of_rows(self.folder, rows, **self._expected).astype(np.float32)
+        rows = distinct_patches(*tables)
+        features = features_of_rows(self.folder, rows, **self._expected).astype(np.float32)
+        return PatchFeatures.of_rows(rows, {WHOLE: features})
 
     @property
     def _expected(self) -> dict[str, Any]:
@@ -123,7 +125,8 @@ def stored_features(
         if stored.depth is not None or stored.encoder_sha256 != file_sha256(pretrained):
             raise InputError(f"{stored.folder}: of another depth, or other batch-norm statistics.")
         stored.check(pd.concat(list(tables.values())))
-        return {name: {WHOLE: stored.of(rows)} for name, rows in tables.items()}
+        features = stored.read(*tables.values())
+        return {name: features.of(rows) for name, rows in tables.items()}
     except InputError as error:
         _LOG.info("features: not used, patches are encoded: %s", error)
         return None
