@@ -213,6 +213,6 @@ def predictions_of(
         predicted: NDArray[np.float32] = task.objective.predictions(outputs).numpy()
     if not np.isfinite(predicted).all():
         raise InputError(
-            f"{paths.FEATURES}: features of patches are not finite. Fix: run the stages pretrain and features again."
+            f"{paths.DATA}/features: a feature is not finite. Fix: run the stages pretrain and features again."
         )
     return predicted
