@@ -47,7 +47,14 @@ class Encoding:
         Raises:
             InputError: The file is no encoder, or has fewer stages.
         """
-        encoder, _ = load_encoder(path)
+        return self.ready(load_encoder(path)[0], device)
+
+    def ready(self, encoder: Encoder, device: torch.device) -> Encoder:
+        """As `load`, from an encoder at full depth.
+
+        Raises:
+            InputError: It has fewer stages.
+        """
         if self.depth:
             encoder.end_after(self.depth)
         encoder = folded(encoder)
