@@ -21,6 +21,7 @@ from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, Unlabeled, labels_alone
 from histo_monai.finetuning.trainer import NUM_SHOWN
 from histo_monai.models.encoder import Encoder
+from histo_monai.models.settings import Depth
 from histo_monai.models.task_model import MIXTURE, TaskModel, describe_task_model, load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
@@ -104,13 +105,16 @@ class HeadTraining:
         """
         assembly, params = self.assembly, self.assembly.params
         rows = self.rows if fold is None else self.rows.without(self.folds, fold)
-        labeled = self.stored.of(rows.labeled)
+        labeled = self._features(rows.labeled)
         others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
         others = others.reset_index(drop=True)
         data = HeadData(
-            {WHOLE: labeled},
+            labeled,
             Labels(self._targets(rows.labeled), _patients(rows.labeled), assembly.task.num_classes),
-            Unlabeled({WHOLE: self.stored.of(others) if len(others) else labeled[:0]}, _patients(others)),
+            Unlabeled(
+                self._features(others) if len(others) else {name: x[:0] for name, x in labeled.items()},
+                _patients(others),
+            ),
             params.finetune.head.settings,
             self.seed if fold is None else derive_seed(self.seed, "fold", fold),
         )
@@ -119,8 +123,9 @@ class HeadTraining:
             found = METHODS[self.student].fit_head(data, settings)
         else:
             found = labels_alone(data)
-        encoder, description = self._encoder
-        mixture = found.head.module()
+        head = found.head.narrowed()
+        encoder, description = self._encoder(tuple(self._depths[name] for name in head.depths))
+        mixture = head.module()
         model = TaskModel(encoder, mixture, assembly.task.num_outputs)
         description = description | {"encoder": encoder.about(), "head": MIXTURE, MIXTURE: mixture.about()}
         described = describe_task_model(
@@ -157,12 +162,29 @@ class HeadTraining:
         return [paths.UNLABELED_CSV, self.stored.encoder]
 
     @cached_property
-    def _encoder(self) -> tuple[Encoder, dict[str, Any]]:
-        """The frozen encoder, which the models of all folds share, and its description."""
-        encoder, description = load_encoder(self.stored.encoder)
-        if self.stored.depth is not None:
-            encoder.end_after(self.stored.depth)
-        return encoder, description
+    def _depths(self) -> dict[str, Depth]:
+        """Depths of the stored features by name; names rise as depths do."""
+        depths = self.stored.depths
+        if len(depths) == 1:
+            return {WHOLE: depths[0]}
+        digits = max(len(str(depth)) for depth in depths if depth is not None)
+        return {"whole encoder" if depth is None else f"stage {depth:0{digits}d}": depth for depth in depths}
+
+    def _features(self, rows: pd.DataFrame) -> dict[str, NDArray[np.float32]]:
+        """Features of rows at each depth."""
+        return {name: self.stored.at(rows, [depth]) for name, depth in self._depths.items()}
+
+    @cached_property
+    def _encoders(self) -> dict[tuple[Depth, ...], tuple[Encoder, dict[str, Any]]]:
+        return {}
+
+    def _encoder(self, depths: tuple[Depth, ...]) -> tuple[Encoder, dict[str, Any]]:
+        """The frozen encoder at some depths, which the models of folds share, and its description."""
+        if depths not in self._encoders:
+            encoder, description = load_encoder(self.stored.encoder)
+            encoder.end_at(depths)
+            self._encoders[depths] = encoder, description
+        return self._encoders[depths]
 
     def _targets(self, rows: pd.DataFrame) -> NDArray[Any]:
         return task_targets(rows, self.assembly.task.classes).numpy()
@@ -170,7 +192,7 @@ class HeadTraining:
     def _measured(self, model: TaskModel, rows: TrainingRows) -> Candidates:
         if rows.validation.empty:
             return {}
-        outputs = model.head(torch.from_numpy(self.stored.of(rows.validation)))
+        outputs = model.head(torch.from_numpy(self.stored.at(rows.validation, model.encoder.depths)))
         targets = task_targets(rows.validation, self.assembly.task.classes)
         measured = self.assembly.task.objective.measure(outputs, targets)
         return {ONLY: {name: float(values.double().mean()) for name, values in measured.items()}}
@@ -196,7 +218,7 @@ def predictions_of(
         InputError: a feature or a prediction is not finite.
     """
     with torch.no_grad():
-        outputs = model.head.cpu()(torch.from_numpy(stored.of(rows)))
+        outputs = model.head.cpu()(torch.from_numpy(stored.at(rows, model.encoder.depths)))
         predicted: NDArray[np.float32] = assembly.task.objective.predictions(outputs).numpy()
     if not np.isfinite(predicted).all():
         raise InputError(

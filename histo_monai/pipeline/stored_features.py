@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from histo_monai.data.features.tables import check_features, features_of_rows
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures
 from histo_monai.models.checkpoint import read_description
+from histo_monai.models.settings import Depth
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params
@@ -47,14 +48,14 @@ class StoredRows:
         folder: of the patches of tables.
         encoder: file of the encoder, with the batch-norm statistics in use.
         encoder_sha256: digest of the file.
-        depth: number of stages of the encoder; None for the whole encoder.
+        depths: numbers of stages of the encoder, rising; None, the last, is the whole encoder.
         patch_px: side of the patches.
     """
 
     folder: Path
     encoder: Path
     encoder_sha256: str
-    depth: int | None
+    depths: tuple[Depth, ...]
     patch_px: int
 
     @classmethod
@@ -68,7 +69,7 @@ class StoredRows:
         file = folder / paths.ENCODER
         if not file.is_file():
             raise InputError(f"{folder}: no features of patches. Fix: run the stage features.")
-        return cls(folder / PATCHES, file, file_sha256(file), params.features.depth, params.patch_px)
+        return cls(folder / PATCHES, file, file_sha256(file), params.features.depths, params.patch_px)
 
     def check_model(self, path: Path) -> None:
         """Refuse a model whose head was not fitted to these features.
@@ -94,17 +95,33 @@ class StoredRows:
         check_features(self.folder, indexed, rows["patch_id"], **expected)
 
     def of(self, rows: pd.DataFrame) -> NDArray[np.float32]:
-        """Features of rows, Shape (n, D), float32.
+        """Features of rows at the deepest depth, Shape (n, D), float32.
 
         Raises:
             InputError: a file is missing, or of another encoder; or it lacks a patch.
         """
         return features_of_rows(self.folder, rows, **self._expected).astype(np.float32)
 
+    def at(self, rows: pd.DataFrame, depths: Sequence[Depth]) -> NDArray[np.float32]:
+        """Features of rows at some depths, side by side, Shape (n, D_1 + D_2 + ...), float32.
+
+        Raises:
+            InputError: as of `of`; or `features.depth` does not name a depth.
+        """
+        parts = []
+        for depth in depths:
+            if depth not in self.depths:
+                raise InputError(
+                    f"{self.folder}: no features at depth {depth}. Fix: name it in features.depth."
+                )
+            stage = 0 if depth == self.depths[-1] else depth or 0
+            parts.append(features_of_rows(self.folder, rows, stage=stage, **self._expected))
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
     @property
     def _expected(self) -> dict[str, Any]:
         about = {"encoder_sha256": self.encoder_sha256, "patch_px": self.patch_px}
-        return {**about, "depth": self.depth or 0}
+        return {**about, "depth": self.depths[-1] or 0}
 
 
 def stored_features(
@@ -120,7 +137,7 @@ def stored_features(
     try:
         stored = StoredRows.of_encoder(params, method, encoder)
         pretrained = paths.encoder_folder(method, encoder) / paths.ENCODER
-        if stored.depth is not None or stored.encoder_sha256 != file_sha256(pretrained):
+        if stored.depths != (None,) or stored.encoder_sha256 != file_sha256(pretrained):
             raise InputError(f"{stored.folder}: of another depth, or other batch-norm statistics.")
         stored.check(pd.concat(list(tables.values())))
         return {name: {WHOLE: stored.of(rows)} for name, rows in tables.items()}

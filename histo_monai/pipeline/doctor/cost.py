@@ -215,7 +215,7 @@ def trained_images(params: Params, num_train: int, kind: LabelKind) -> tuple[int
 
 def _encoding(params: Params) -> Encoding:
     section = params.features
-    return Encoding(section.depth, section.views, section.precision)
+    return Encoding(section.depths, section.views, section.precision)
 
 
 def _value_bytes(precision: StoredPrecision) -> int:
