@@ -19,7 +19,16 @@ from histo_monai.pipeline.params.sections import Params
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
 from histo_monai.utils.settings.recipe import LABEL_KINDS
-from histo_monai.utils.settings.rules import Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique
+from histo_monai.utils.settings.rules import (
+    Ascending,
+    ByName,
+    NamedIn,
+    NumberOf,
+    OneOrSeveral,
+    Range,
+    SectionsOf,
+    Unique,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/params.md"
@@ -126,6 +135,8 @@ def _range(rule: Range, kind: type) -> str:
 def _list(rule: Unique | Ascending | NumberOf) -> str:
     if isinstance(rule, NumberOf):
         return f"{rule.count} of"
+    if isinstance(rule, OneOrSeveral):
+        return "one value or a list, none twice"
     if isinstance(rule, Unique):
         return "one or more, none twice" if rule.at_least else "any number, none twice"
     return f"{rule.length or ('one or more' if rule.at_least else 'any number')}, ascending"

@@ -76,6 +76,8 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
         start += f" ({limits})" if limits else ""
     stages = encoder.get("stages")
     part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
+    if earlier := encoder.get("earlier_stages"):
+        part = f"features also after stage {', '.join(map(str, earlier))} of {part}"
     side = encoder.get("side")
     resized = f", resized to {side} px" if side and side != about["patch_px"] else ""
     facts = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -58,7 +59,8 @@ def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
     about = description["encoder"]
     if not isinstance(about, dict):
         about = {}
-    _check({"stages": None, "side": None, "arguments": None, **about}, _ENCODER, path, "encoder.")
+    optional = {"stages": None, "earlier_stages": [], "side": None, "arguments": None}
+    _check({**optional, **about}, _ENCODER, path, "encoder.")
 
 
 def _check(description: Mapping[str, Any], rules: Mapping[str, _Rule], path: Path, section: str = "") -> None:
@@ -104,6 +106,12 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
+def _are_earlier_stages(value: Any) -> bool:
+    if not isinstance(value, list) or not all(type(number) is int and number > 0 for number in value):
+        return False
+    return all(low < high for low, high in itertools.pairwise(value))
+
+
 def _are_mpps(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(map(_is_positive, value))
 
@@ -140,6 +148,7 @@ _ENCODER: dict[str, _Rule] = {
         "a number of stages, at least 1, or null for full depth",
         lambda value: value is None or (type(value) is int and value > 0),
     ),
+    "earlier_stages": ("rising numbers of stages, at least 1", _are_earlier_stages),
     "side": (
         "an input side in px, 32 to 2048, or null for the side of the patches",
         lambda value: value is None or (type(value) is int and 32 <= value <= 2048),

@@ -10,45 +10,13 @@ from torch import nn
 from torch.nn import functional
 
 from histo_monai.models.encoders.architectures import ENCODERS, architecture
+from histo_monai.models.encoders.depths import DepthsApart, FirstStages, SeveralDepths, features_after
 from histo_monai.models.encoders.published import HALF, Color, Output
+from histo_monai.models.settings import Depth, in_order
 from histo_monai.utils.errors import InputError
 
-_LEAST_VARIANCE = 1e-4
-"""Added to the variance of a channel: the slope of the root at 0 is infinite."""
 _NUM_FEATURES: dict[tuple[Callable[[int], nn.Module], int], int] = {}
 """Builder and input side -> D; the pass of shapes takes longer than the construction."""
-
-
-class FirstStages(nn.Module):
-    """First stages of a trunk, with the trunk's names: texture, where full depth encodes objects.
-
-    Input  (N, 3, H, W), float32
-    Output (N, 2 C), float32: mean and standard deviation of each channel of the last stage
-
-    Args:
-        trunk: its modules are used, not copied.
-        last: name of its last module.
-    """
-
-    def __init__(self, trunk: nn.Module, last: str) -> None:
-        super().__init__()
-        for name, part in trunk.named_children():
-            self.add_module(name, part)
-            if name == last:
-                break
-
-    def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        """Features of a batch of patches."""
-        x = patches
-        for part in self.children():
-            x = part(x)
-        return pooled(x)
-
-
-def pooled(maps: torch.Tensor) -> torch.Tensor:
-    """(N, C, h, w) -> (N, 2 C), float32: mean and standard deviation of each channel."""
-    values = maps.float().flatten(2)
-    return torch.cat([values.mean(dim=2), (values.var(dim=2, correction=0) + _LEAST_VARIANCE).sqrt()], dim=1)
 
 
 class Encoder(nn.Module):
@@ -72,6 +40,8 @@ class Encoder(nn.Module):
     Attributes:
         ends: modules of the trunk that it may end after, as `Architecture.stages`.
         stages: number of stages after `end_after`; None: full depth.
+        earlier: further depths after `end_at`, whose features come before; numbers of stages.
+        widths: number of features of each depth.
         weights: SHA-256 (`sha256`) and license (`license`) of the initial weights' file; None: random weights.
     """
 
@@ -104,7 +74,9 @@ class Encoder(nn.Module):
         self.output = output
         self.arguments = dict(arguments or {})
         self.ends = tuple(ends)
-        self.stages: int | None = None
+        self.stages: Depth = None
+        self.earlier: tuple[int, ...] = ()
+        self.widths: tuple[int, ...] = (num_features,)
         self.weights: dict[str, Any] | None = None
 
     def end_after(self, stages: int) -> None:
@@ -113,27 +85,46 @@ class Encoder(nn.Module):
         Raises:
             InputError: the architecture has fewer stages.
         """
+        self.trunk = FirstStages(self.trunk, self._end(stages)).train(self.training)
+        self.ends, self.stages = (), stages
+        self.num_features = _num_features(self, self.side_px or self.img_px)
+        self.widths = (self.num_features,)
+
+    @property
+    def depths(self) -> tuple[Depth, ...]:
+        """Depths of the features, in their order."""
+        return (*self.earlier, self.stages)
+
+    def end_at(self, depths: Sequence[Depth]) -> None:
+        """Give features of some depths side by side, the deepest last; the trunk ends there (`SeveralDepths`).
+
+        Raises:
+            InputError: the architecture has fewer stages.
+        """
+        *others, deepest = in_order(depths)
+        earlier = tuple(stages for stages in others if stages is not None)
+        names = [self._end(stages) for stages in earlier]
+        if deepest is not None:
+            self.end_after(deepest)
+        if not names:
+            return
+        trunk = SeveralDepths(self.trunk, names).train(self.training)
+        parts = _on_meta(DepthsApart(trunk), self.side_px or self.img_px)
+        self.trunk, self.ends, self.earlier = trunk, (), earlier
+        self.widths = tuple(part.shape[1] for part in parts)
+        self.num_features = sum(self.widths)
+
+    def _end(self, stages: int) -> str:
+        """Name of the trunk's module that ends a stage."""
         if not 1 <= stages <= len(self.ends):
             raise InputError(
                 f"encoder {self.name} cannot end after {stages} of its stages; it can after {len(self.ends)} at most"
             )
-        self.trunk = FirstStages(self.trunk, self.ends[stages - 1]).train(self.training)
-        self.ends, self.stages = (), stages
-        self.num_features = _num_features(self, self.side_px or self.img_px)
+        return self.ends[stages - 1]
 
     def stage_features(self, patches: torch.Tensor) -> list[torch.Tensor]:
         """Features at each possible depth (`end_after`), full depth last; one pass."""
-        shallow: list[torch.Tensor] = []
-        parts = [self.trunk.get_submodule(name) for name in self.ends]
-        hooks = [
-            part.register_forward_hook(lambda _, __, maps: shallow.append(pooled(maps))) for part in parts
-        ]
-        try:
-            whole = self(patches)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return [*shallow, whole]
+        return features_after(self, [f"trunk.{name}" for name in self.ends], patches)
 
     def normalize_by(self, mean: Color, std: Color) -> None:
         """Set mean and standard deviation of R, G, B for normalization."""
@@ -186,6 +177,8 @@ class Encoder(nn.Module):
     def about(self) -> dict[str, Any]:
         """Argument of `encoder_from`."""
         optional: dict[str, Any] = {} if self.stages is None else {"stages": self.stages}
+        if self.earlier:
+            optional["earlier_stages"] = list(self.earlier)
         about = {"name": self.name, "img_px": self.img_px, "num_features": self.num_features}
         if self.side_px is not None:
             optional["side"] = self.side_px
@@ -235,6 +228,7 @@ def build_encoder(
         )
         key = (known.build, input_px)
         encoder.num_features = _NUM_FEATURES.get(key) or _num_features(encoder, input_px)
+        encoder.widths = (encoder.num_features,)
         if name in ENCODERS:  # The others are made anew for each call.
             _NUM_FEATURES[key] = encoder.num_features
     except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
@@ -265,8 +259,7 @@ def encoder_from(about: Mapping[str, Any]) -> Encoder:
         arguments=about.get("arguments"),
         side_px=about.get("side"),
     )
-    if about.get("stages") is not None:
-        encoder.end_after(about["stages"])
+    encoder.end_at([*about.get("earlier_stages", ()), about.get("stages")])
     if encoder.num_features != about["num_features"]:
         raise InputError(
             f"encoder.num_features is {about['num_features']}, but {encoder.name} has {encoder.num_features}; "
@@ -284,13 +277,19 @@ def resized(patches: torch.Tensor, side_px: int) -> torch.Tensor:
 
 
 def _num_features(encoder: Encoder, input_px: int) -> int:
-    """D, from a pass on torch's meta device: libraries name the attribute differently."""
-    tensors = dict(encoder.named_parameters()) | dict(encoder.named_buffers())
-    shapes = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}
-    patch = torch.empty(1, 3, input_px, input_px, device="meta")
-    training = encoder.training
-    features = torch.func.functional_call(encoder.eval(), shapes, (patch,))
-    encoder.train(training)
+    """D of an encoder: libraries name the attribute differently."""
+    features = _on_meta(encoder, input_px)
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         raise InputError("its output is not one vector for each patch")
     return features.shape[1]
+
+
+def _on_meta(network: nn.Module, input_px: int) -> Any:
+    """Output for one patch on torch's device "meta": shapes without values."""
+    tensors = dict(network.named_parameters()) | dict(network.named_buffers())
+    shapes = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}
+    patch = torch.empty(1, 3, input_px, input_px, device="meta")
+    training = network.training
+    output = torch.func.functional_call(network.eval(), shapes, (patch,))
+    network.train(training)
+    return output

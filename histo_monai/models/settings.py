@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from histo_monai.utils.settings.rules import NumberOf, Range
 
+Depth = int | None
+"""Number of stages of an encoder; None: the whole encoder."""
 _Mean = Annotated[tuple[Annotated[float, Range(-1.0, 1.0)], ...], NumberOf(3)]
 _Std = Annotated[tuple[Annotated[float, Range(0.0, 1.0, exclusive_low=True)], ...], NumberOf(3)]
 
@@ -34,3 +37,8 @@ class EncoderSettings:
     std: _Std | None
     side: Annotated[int, Range(32, 2048)] | None
     arguments: dict[str, Any] | None
+
+
+def in_order(depths: Sequence[Depth]) -> tuple[Depth, ...]:
+    """Depths from the shallowest on, the whole encoder last."""
+    return tuple(sorted(depths, key=lambda stages: (stages is None, stages or 0)))

@@ -79,4 +79,4 @@ def _equal(one: Encoder, other: Encoder) -> bool:
 
 def _architecture(encoder: Encoder) -> tuple[Any, ...]:
     """What the tensors do not state: activations and pooling follow name and arguments; the side resizes patches."""
-    return encoder.name, encoder.arguments, encoder.side_px, encoder.output, encoder.stages
+    return encoder.name, encoder.arguments, encoder.side_px, encoder.output, encoder.depths

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import torch
 from torch import nn
 
@@ -113,42 +114,51 @@ def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
     path = Path(path)
     state, description = load_model(path)
     model = _task_model(description, path)
-    load_into(model, state | _encoder_tensors(description, path), "", path)
+    load_into(model, _with_encoder(state, description, model.state_dict(), path), "", path)
     return model, description
 
 
 def head_alone(
     state: Mapping[str, torch.Tensor], whole: Path
-) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Tensors of a model without those of its frozen encoder, and what its description then needs.
+) -> tuple[Mapping[str, torch.Tensor], dict[str, str]]:
+    """Tensors of a fold's model without those of the frozen encoder, and what its description then needs.
 
-    The models of all folds have the encoder of the model with all labels, which may be gigabytes.
+    The models of all folds have the encoder of the model with all labels, which may be gigabytes. A fold's model keeps
+    its encoder where that model uses other depths.
 
     Args:
         state: tensors of a fold's model.
-        whole: saved model with the same encoder, in the folder above the fold's model.
+        whole: saved model with all labels, in the folder above the fold's model.
     """
+    with safetensors.safe_open(whole, "pt") as file:
+        held = set(file.keys())
     head = {name: tensor for name, tensor in state.items() if not name.startswith(_ENCODER)}
+    if not state.keys() - head.keys() <= held:
+        return state, {}
     return head, {WHOLE_MODEL: read_description(whole.with_suffix(".json"))["sha256"]}
 
 
-def _encoder_tensors(description: Mapping[str, Any], path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of the encoder that a fold's model shares with the model one folder up; none for a whole model.
+def _with_encoder(
+    state: Mapping[str, torch.Tensor], description: Mapping[str, Any], wanted: Collection[str], path: Path
+) -> Mapping[str, torch.Tensor]:
+    """Tensors of a model's file, with those of the encoder that a fold's model shares with the one a folder up.
+
+    Args:
+        wanted: names of the network's tensors.
 
     Raises:
         InputError: that model is missing, damaged or another one.
     """
     sha256 = description.get(WHOLE_MODEL)
     if sha256 is None:
-        return {}
+        return state
     whole = path.parent.parent / MODEL_FILE
-    state, _ = load_model(whole)
+    held, _ = load_model(whole)
     if read_description(whole.with_suffix(".json"))["sha256"] != sha256:
         raise InputError(
-            f"{path}: holds a head without its encoder, and {whole} is another model than it was made beside. "
-            "Fix: run the stage that makes both again."
+            f"{path}: a head without its encoder, which was in another {whole}. Fix: run the stage that makes both."
         )
-    return {name: tensor for name, tensor in state.items() if name.startswith(_ENCODER)}
+    return {name: held[name] for name in wanted if name.startswith(_ENCODER) and name in held} | dict(state)
 
 
 _ENCODER = "encoder."
@@ -196,7 +206,8 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     else:
         check_encoder(description, TRAINED_HEADS, path)
     encoder = _encoder(description, path)
-    load_into(encoder, state | _encoder_tensors(description, path), _ENCODER, path)
+    wanted = [_ENCODER + name for name in encoder.state_dict()]
+    load_into(encoder, _with_encoder(state, description, wanted, path), _ENCODER, path)
     return encoder, description
 
 

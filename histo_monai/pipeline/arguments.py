@@ -30,7 +30,7 @@ STAGES = {
 COMMANDS = {
     "init": "create a project folder with params, pipeline and docs; it needs no clone",
     "dvc": "run a DVC command whose stages start at once, in one process with loaded libraries: dvc repro",
-    "doctor": "check machine and project before a run: PASS, WARN or FAIL, each with a fix",
+    "doctor": "check machine and project before a run, and measure the encoder: PASS, WARN or FAIL, each with a fix",
     "map": "map any slides with a model: scores, TIFF, overlay, GeoJSON",
     "encoders": "list published encoders: architecture, input, output, license, and where to request weights",
     "export": "export a model as MONAI bundle or ONNX, or its backbone for torchvision and timm",

@@ -15,19 +15,18 @@ from numpy.typing import NDArray
 
 from histo_monai.data.loaders.labeled import spread
 from histo_monai.data.tables.label_folds import LabelFolds
-from histo_monai.data.tables.patch_features import PatchFeatures
 from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
-from histo_monai.finetuning.depth import WHOLE
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, Unlabeled, labels_alone
 from histo_monai.finetuning.trainer import NUM_SHOWN
 from histo_monai.models.encoder import Encoder
+from histo_monai.models.settings import Depth
 from histo_monai.models.task_model import MIXTURE, TaskModel, describe_task_model, load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.stored_features import OF_MODEL, StoredRows
+from histo_monai.pipeline.stored_features import OF_MODEL, HeadFeatures, StoredRows
 from histo_monai.semisupervised import METHODS
 from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
@@ -127,8 +126,9 @@ class HeadTraining:
             found = METHODS[self.student].fit_head(data, settings)
         else:
             found = labels_alone(data)
-        encoder, description = self._encoder
-        mixture = found.head.module()
+        head = found.head.narrowed()
+        encoder, description = self._encoder(tuple(self.stored.names[name] for name in head.depths))
+        mixture = head.module()
         model = TaskModel(encoder, mixture, assembly.task.num_outputs)
         description = description | {"encoder": encoder.about(), "head": MIXTURE, MIXTURE: mixture.about()}
         described = describe_task_model(
@@ -165,15 +165,19 @@ class HeadTraining:
         return [paths.UNLABELED_CSV, self.stored.encoder]
 
     @cached_property
-    def _encoder(self) -> tuple[Encoder, dict[str, Any]]:
-        """The frozen encoder, which the models of all folds share, and its description."""
-        encoder, description = load_encoder(self.stored.encoder)
-        if self.stored.depth is not None:
-            encoder.end_after(self.stored.depth)
-        return encoder, description
+    def _encoders(self) -> dict[tuple[Depth, ...], tuple[Encoder, dict[str, Any]]]:
+        return {}
+
+    def _encoder(self, depths: tuple[Depth, ...]) -> tuple[Encoder, dict[str, Any]]:
+        """The frozen encoder at some depths, which the models of folds share, and its description."""
+        if depths not in self._encoders:
+            encoder, description = load_encoder(self.stored.encoder)
+            encoder.end_at(depths)
+            self._encoders[depths] = encoder, description
+        return self._encoders[depths]
 
     @cached_property
-    def _features(self) -> PatchFeatures[np.float32]:
+    def _features(self) -> HeadFeatures:
         """Features of all rows, which the heads of all folds read."""
         return self.stored.read(self.rows.labeled, self.rows.unlabeled, self.rows.validation)
 
@@ -183,7 +187,7 @@ class HeadTraining:
     def _measured(self, model: TaskModel, rows: TrainingRows) -> Candidates:
         if rows.validation.empty:
             return {}
-        outputs = model.head(torch.from_numpy(self._features.of(rows.validation)[WHOLE]))
+        outputs = model.head(torch.from_numpy(self._features.at(rows.validation, model.encoder.depths)))
         targets = task_targets(rows.validation, self.assembly.task.classes)
         measured = self.assembly.task.objective.measure(outputs, targets)
         return {ONLY: {name: float(values.double().mean()) for name, values in measured.items()}}
@@ -201,15 +205,15 @@ def _patients(rows: pd.DataFrame) -> NDArray[Any]:
 
 
 def predictions_of(
-    model: TaskModel, task: Task, features: PatchFeatures[np.float32], rows: pd.DataFrame
+    model: TaskModel, task: Task, features: HeadFeatures, rows: pd.DataFrame
 ) -> NDArray[np.float32]:
-    """Predictions of a head from features of the whole encoder, (n, K): class probabilities or scores.
+    """Predictions of a head from features, (n, K): class probabilities or scores.
 
     Raises:
         InputError: a feature or a prediction is not finite.
     """
     with torch.no_grad():
-        outputs = model.head.cpu()(torch.from_numpy(features.of(rows)[WHOLE]))
+        outputs = model.head.cpu()(torch.from_numpy(features.at(rows, model.encoder.depths)))
         predicted: NDArray[np.float32] = task.objective.predictions(outputs).numpy()
     if not np.isfinite(predicted).all():
         raise InputError(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from histo_monai.data.features.tables import check_features, features_of_rows
 from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures
 from histo_monai.models.checkpoint import read_description
+from histo_monai.models.settings import Depth
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params
@@ -40,6 +42,37 @@ def features_code_sha256() -> str:
 
 
 @dataclass(frozen=True)
+class HeadFeatures:
+    """Features in memory that heads are fitted to, and predict from.
+
+    Attributes:
+        table: features of all patches, by the names of depths.
+        names: of the depths, rising.
+    """
+
+    table: PatchFeatures[np.float32]
+    names: Mapping[str, Depth]
+
+    def of(self, rows: pd.DataFrame) -> dict[str, NDArray[np.float32]]:
+        """Features of a table's patches at each depth, Shape (n, D)."""
+        return self.table.of(rows)
+
+    def at(self, rows: pd.DataFrame, depths: Sequence[Depth]) -> NDArray[np.float32]:
+        """Features of a table's patches at some depths, side by side, Shape (n, D_1 + D_2 + ...)."""
+        of_rows, name_of = self.table.of(rows), {depth: name for name, depth in self.names.items()}
+        missing = [depth for depth in depths if depth not in name_of]
+        if missing:
+            raise InputError(
+                f"{paths.DATA}/features: none at depth {missing[0]}. Fix: name it in features.depth."
+            )
+        return np.concatenate([of_rows[name_of[depth]] for depth in depths], axis=1)
+
+    def deepest(self, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Features of a table's patches at the last depth, Shape (n, D)."""
+        return self.of(rows)[list(self.names)[-1]]
+
+
+@dataclass(frozen=True)
 class StoredRows:
     """Stored features of the rows of data/index/patches.csv and unlabeled.csv, by one encoder.
 
@@ -47,14 +80,14 @@ class StoredRows:
         folder: of the patches of tables.
         encoder: file of the encoder, with the batch-norm statistics in use.
         encoder_sha256: digest of the file.
-        depth: number of stages of the encoder; None for the whole encoder.
+        depths: numbers of stages of the encoder, rising; None, the last, is the whole encoder.
         patch_px: side of the patches.
     """
 
     folder: Path
     encoder: Path
     encoder_sha256: str
-    depth: int | None
+    depths: tuple[Depth, ...]
     patch_px: int
 
     @classmethod
@@ -68,7 +101,7 @@ class StoredRows:
         file = folder / paths.ENCODER
         if not file.is_file():
             raise InputError(f"{folder}: no features of patches. Fix: run the stage features.")
-        return cls(folder / PATCHES, file, file_sha256(file), params.features.depth, params.patch_px)
+        return cls(folder / PATCHES, file, file_sha256(file), params.features.depths, params.patch_px)
 
     def check_model(self, path: Path) -> None:
         """Refuse a model whose head was not fitted to these features.
@@ -93,20 +126,46 @@ class StoredRows:
         expected = {**self._expected, "code_sha256": features_code_sha256()}
         check_features(self.folder, indexed, rows["patch_id"], **expected)
 
-    def read(self, *tables: pd.DataFrame) -> PatchFeatures[np.float32]:
-        """Features of the patches of some tables, by the name `WHOLE`.
+    @property
+    def names(self) -> dict[str, Depth]:
+        """Depths by the names that heads know them by; names rise as depths do."""
+        if len(self.depths) == 1:
+            return {WHOLE: self.depths[0]}
+        digits = max(len(str(depth)) for depth in self.depths if depth is not None)
+        return {
+            "whole encoder" if depth is None else f"stage {depth:0{digits}d}": depth for depth in self.depths
+        }
+
+    def read(self, *tables: pd.DataFrame) -> HeadFeatures:
+        """Features of the patches of some tables at every depth.
 
         Raises:
             InputError: a file is missing, or of another encoder; or it lacks a patch.
         """
         rows = distinct_patches(*tables)
-        features = features_of_rows(self.folder, rows, **self._expected).astype(np.float32)
-        return PatchFeatures.of_rows(rows, {WHOLE: features})
+        features = {name: self.at(rows, [depth]) for name, depth in self.names.items()}
+        return HeadFeatures(PatchFeatures.of_rows(rows, features), self.names)
+
+    def at(self, rows: pd.DataFrame, depths: Sequence[Depth]) -> NDArray[np.float32]:
+        """Features of rows at some depths, side by side, Shape (n, D_1 + D_2 + ...), float32.
+
+        Raises:
+            InputError: as of `read`; or `features.depth` does not name a depth.
+        """
+        parts = []
+        for depth in depths:
+            if depth not in self.depths:
+                raise InputError(
+                    f"{self.folder}: no features at depth {depth}. Fix: name it in features.depth."
+                )
+            stage = 0 if depth == self.depths[-1] else depth or 0
+            parts.append(features_of_rows(self.folder, rows, stage=stage, **self._expected))
+        return np.concatenate(parts, axis=1).astype(np.float32)
 
     @property
     def _expected(self) -> dict[str, Any]:
         about = {"encoder_sha256": self.encoder_sha256, "patch_px": self.patch_px}
-        return {**about, "depth": self.depth or 0}
+        return {**about, "depth": self.depths[-1] or 0}
 
 
 def stored_features(
@@ -122,7 +181,7 @@ def stored_features(
     try:
         stored = StoredRows.of_encoder(params, method, encoder)
         pretrained = paths.encoder_folder(method, encoder) / paths.ENCODER
-        if stored.depth is not None or stored.encoder_sha256 != file_sha256(pretrained):
+        if stored.depths != (None,) or stored.encoder_sha256 != file_sha256(pretrained):
             raise InputError(f"{stored.folder}: of another depth, or other batch-norm statistics.")
         stored.check(pd.concat(list(tables.values())))
         features = stored.read(*tables.values())

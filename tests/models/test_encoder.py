@@ -201,6 +201,7 @@ def test_a_model_is_built_again_from_its_description_alone(name: str, tmp_path: 
         *(("mean", value) for value in (None, [0.5], [0.5] * 4, ["0.5"] * 3, 0.5, [float("nan")] * 3)),
         *(("std", value) for value in (None, [0.0] * 3, [-1, 1, 1], [float("inf")] * 3)),
         *(("stages", value) for value in (0, 1, 4, -1, "1", 1.0, True)),
+        *(("earlier_stages", value) for value in (1, [0], [1], [2, 1], [1, 1], ["1"], [True], [9])),
         *(("weights", value) for value in (..., "a", {}, {"sha256": 1, "license": None}, {"sha256": "a"})),
     ],
 )
@@ -247,6 +248,32 @@ def test_the_first_stages_give_mean_and_deviation_of_the_maps_of_torchvision(sta
             assert float(found[row, channels + channel]) == pytest.approx(deviation, abs=1e-5)
     with torch.no_grad():
         torch.testing.assert_close(folded(encoder)(patches), found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("depths", [(1, None), (2, 1), (3, 1, 2), (None,), (2,)])
+def test_several_depths_in_one_pass_are_the_stages_side_by_side(depths: tuple[int | None, ...]) -> None:
+    torch.manual_seed(0)
+    encoder = build_encoder("resnet18", PX).eval()
+    patches = _patches(3)
+    with torch.no_grad():
+        *stages, whole = encoder.stage_features(patches)
+        ordered = sorted(depths, key=lambda depth: depth or 9)
+        expected = [stages[depth - 1] if depth else whole for depth in ordered]
+        encoder.end_at(depths)
+        assert not any(module.training for module in encoder.modules())
+        assert encoder.depths == tuple(ordered)
+        assert encoder.widths == tuple(part.shape[1] for part in expected)
+        assert torch.equal(encoder(patches), torch.cat(expected, dim=1))
+        if None not in depths:
+            assert not [name for name in encoder.state_dict() if f"layer{max(ordered) + 1}" in name]
+        fused = folded(encoder)
+        assert not [module for module in fused.modules() if type(module) is torch.nn.BatchNorm2d]
+        torch.testing.assert_close(fused(patches), encoder(patches), rtol=1e-4, atol=1e-5)
+        about = encoder.description(architecture="", head="", patch_px=PX, mpps=[])["encoder"]
+        again = encoder_from(about).eval()
+        again.load_state_dict(encoder.state_dict())
+        assert torch.equal(again(patches), encoder(patches))
+        assert again.about() == encoder.about() == json.loads(json.dumps(about))
 
 
 def test_a_model_of_the_first_stages_comes_back_from_its_file(tmp_path: Path) -> None:

@@ -292,6 +292,38 @@ def test_a_file_of_an_earlier_version_is_refused_with_the_line_to_add(key: str, 
 
 
 @pytest.mark.parametrize(
+    ("value", "depths"),
+    [(None, (None,)), (2, (2,)), ([3], (3,)), ([None, 3, 1], (1, 3, None))],
+)
+def test_depths_of_features_are_one_value_or_a_list(
+    value: object, depths: tuple[int | None, ...], tree: Any
+) -> None:
+    tree["features"]["depth"] = value
+    tree["finetune"]["mode"] = "head"
+    tree["semisupervised_methods"] = ["supervised"]
+    params = parse_params(tree)
+    assert params.features.depths == depths
+    assert parse_params(json.loads(json.dumps(as_tree(params)))) == params
+    if not isinstance(value, list):
+        assert as_tree(params)["features"]["depth"] == value
+
+
+@pytest.mark.parametrize("value", [0, [1, 0], [1, 1], [], "1", 1.0, [[1]], True])
+def test_depths_of_another_kind_are_refused(value: object, tree: Any) -> None:
+    tree["features"]["depth"] = value
+    with pytest.raises(ParamsError, match=r"^features\.depth(\[\d\])?: expected "):
+        parse_params(tree)
+
+
+@pytest.mark.parametrize("mode", ["all", "last", "adapters"])
+def test_several_depths_need_a_head(mode: str, tree: Any) -> None:
+    tree["features"]["depth"] = [1, None]
+    tree["finetune"]["mode"] = mode
+    with pytest.raises(ParamsError, match=rf"^features\.depth: .*{mode}.* Fix: set finetune.mode: head"):
+        parse_params(tree)
+
+
+@pytest.mark.parametrize(
     ("value", "says"),
     [
         ([1], "encoder.arguments: expected a section of names"),

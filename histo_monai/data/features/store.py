@@ -4,10 +4,12 @@
 |---|---|---|
 | features | (n, D), float16 or float32 | of each patch, unaugmented |
 | features_<view> | (n, D), as `features` | of each patch in a view, such as `features_flip` |
+| features_stage_<k>, features_stage_<k>_<view> | (n, D_k) | after an earlier stage of the encoder, if asked for |
 | coords | (n, 2), int64 | upper left corner, x and y in level-0 pixels |
 | patch_id | (n,), bytes | name of each patch, UTF-8 |
 
-Further columns are the writer's own. `features` has `Provenance` as attributes; each `features_<view>` its `view`.
+Further columns are the writer's own. `features` has `Provenance` as attributes; the others have their `view` and
+`stage`.
 """
 
 from __future__ import annotations
@@ -88,9 +90,18 @@ def patch_names(names: Sequence[str]) -> NDArray[np.bytes_]:
     return np.array([name.encode() for name in names], dtype=np.bytes_) if names else np.empty(0, "S1")
 
 
-def dataset_of(view: str) -> str:
-    """Name of the dataset of a view; the empty view is the unaugmented patch."""
-    return f"{FEATURES}_{view}" if view else FEATURES
+def dataset_of(view: str, stage: int = 0) -> str:
+    """Name of the dataset of a view after an earlier stage; the empty view is the unaugmented patch.
+
+    Args:
+        stage: number of stages; 0 for the encoder's own depth.
+    """
+    return "_".join([FEATURES, *([f"stage_{stage}"] if stage else []), *([view] if view else [])])
+
+
+def about_dataset(view: str, stage: int = 0) -> dict[str, Any]:
+    """Attributes of a dataset beside `features`."""
+    return {**({"stage": stage} if stage else {}), **({"view": view} if view else {})}
 
 
 def stored(path: Path, features: NDArray[np.float32], precision: StoredPrecision) -> NDArray[Any]:
@@ -147,12 +158,13 @@ def mapped(path: Path, dataset: Any) -> NDArray[Any]:
     return np.memmap(path, dataset.dtype, "r", offset, dataset.shape)
 
 
-def read_features(path: Path, *, view: str = "", **expected: str | float) -> StoredFeatures:
+def read_features(path: Path, *, view: str = "", stage: int = 0, **expected: str | float) -> StoredFeatures:
     """Features of one file, memory-mapped.
 
     Args:
         path: Written with `Provenance`.
         view: Whose features; empty for unaugmented patches.
+        stage: After how many stages; 0 for the encoder's own depth.
         expected: Fields of `Provenance` that the file must have, such as `encoder_sha256`.
 
     Raises:
@@ -177,11 +189,12 @@ def read_features(path: Path, *, view: str = "", **expected: str | float) -> Sto
                 recorded = getattr(provenance, name)
                 if recorded != value:
                     raise InputError(f"{path}: {name} is {recorded}, expected {value}. {again}")
-            if dataset_of(view) not in file:
+            name = dataset_of(view, stage)
+            if name not in file and dataset_of("", stage) not in file:
+                raise InputError(f"{path}: no features after stage {stage}. Fix: name it in features.depth.")
+            if name not in file:
                 raise InputError(f"{path}: no view {view!r}. Fix: name it in features.views.")
-            features, coords, names = (
-                mapped(path, file[name]) for name in (dataset_of(view), COORDS, PATCH_ID)
-            )
+            features, coords, names = (mapped(path, file[name]) for name in (name, COORDS, PATCH_ID))
             patch_ids = tuple(name.decode() for name in names.tolist())
     except (OSError, KeyError, UnicodeDecodeError) as error:
         what = " ".join(str(error).split())[:200]

@@ -101,7 +101,7 @@ def check_features(folder: Path, rows: pd.DataFrame, patch_ids: pd.Series, **exp
 
 
 def features_of_rows(
-    folder: Path, rows: pd.DataFrame, *, view: str = "", **expected: str | float
+    folder: Path, rows: pd.DataFrame, *, view: str = "", stage: int = 0, **expected: str | float
 ) -> NDArray[Any]:
     """Features of every row, in the order of the table.
 
@@ -109,6 +109,7 @@ def features_of_rows(
         folder: `patches` in the folder of an encoder's features.
         rows: A table of patches.
         view: As of `read_features`.
+        stage: As of `read_features`.
         expected: As of `read_features`.
 
     Returns:
@@ -122,7 +123,7 @@ def features_of_rows(
     order: list[NDArray[np.intp]] = []
     for name in np.unique(names):
         path = folder / f"{name}.h5"
-        content = read_features(path, view=view, **expected)
+        content = read_features(path, view=view, stage=stage, **expected)
         number = {patch_id: i for i, patch_id in enumerate(content.patch_id)}
         which = np.flatnonzero(names == name)
         asked = rows["patch_id"].iloc[which].tolist()

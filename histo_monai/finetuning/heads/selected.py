@@ -60,6 +60,27 @@ class SelectedHead:
     losses: dict[Candidate, float]
     why_default: str = ""
 
+    @property
+    def depths(self) -> tuple[str, ...]:
+        """Names of the depths that the parts read, in the order of their columns."""
+        return tuple(sorted({name for part in self.parts for name in part.standardization.names}))
+
+    def narrowed(self) -> SelectedHead:
+        """This head, whose module reads the features of `depths` alone, side by side."""
+        if any(len(part.standardization.names) > 1 for part in self.parts):  # of all depths
+            return self
+        sizes = {part.standardization.names: len(part.standardization.columns) for part in self.parts}
+        start, columns = 0, {}
+        for names in sorted(sizes):
+            columns[names] = np.arange(start, start + sizes[names])
+            start += sizes[names]
+
+        def moved(part: Part) -> Part:
+            made = part.standardization
+            return replace(part, standardization=replace(made, columns=columns[made.names]))
+
+        return replace(self, parts=tuple(map(moved, self.parts)))
+
     def predict(self, features: Depths) -> NDArray[np.float64]:
         """Probabilities, Shape (n, K), or scores 0..1, Shape (n, 1)."""
         total: Any = 0.0

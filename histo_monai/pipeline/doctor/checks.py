@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.doctor import disk, machine, pipeline, reading, remote, versions
+from histo_monai.pipeline.doctor import cost, disk, machine, pipeline, reading, remote, versions
 from histo_monai.pipeline.doctor.finding import Finding
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.utils.errors import InputError
@@ -23,6 +23,7 @@ CHECKS: dict[str, Check] = {
     "device": machine.device,
     "memory": machine.memory,
     "disk": disk.space,
+    "features": cost.of_features,
     "dvc.lock": pipeline.lock_file,
     "remote": remote.default_remote,
 }

@@ -64,19 +64,19 @@ def own_slides(_params: Params | None) -> Iterator[Finding]:
             yield Finding("PASS", f"slide {suffix}", f"{job['path']}: read by {reply['backend']}")
 
 
-def ask(jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def ask(jobs: Sequence[dict[str, Any]], timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
     """Answers of a separate process to the jobs; a crash or timeout is a problem of its job."""
     answers: list[dict[str, Any]] = []
     while len(answers) < len(jobs):
         left = jobs[len(answers) :]
-        new, end = _run(left)
+        new, end = _run(left, timeout_s)
         answers += new
         if len(new) < len(left):
             answers.append({"problem": end})
     return answers
 
 
-def _run(jobs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+def _run(jobs: Sequence[dict[str, Any]], timeout_s: float) -> tuple[list[dict[str, Any]], str]:
     package = Path(__file__).parents[3]
     file_paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(file_paths)}
@@ -88,7 +88,7 @@ def _run(jobs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
             capture_output=True,
             text=True,
             env=environment,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
         output, error = done.stdout, done.stderr.strip().splitlines()
@@ -99,7 +99,7 @@ def _run(jobs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
         output = (
             (error_.stdout or b"").decode() if isinstance(error_.stdout, bytes) else str(error_.stdout or "")
         )
-        end = f"takes more than {TIMEOUT_S:g} s"
+        end = f"takes more than {timeout_s:g} s"
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")], end
 
 
@@ -126,8 +126,13 @@ def _library(module: str) -> dict[str, Any]:
 
 def _slide(job: dict[str, Any]) -> dict[str, Any]:
     from histo_monai.slides import concentric_boxes, open_slide
+    from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
 
     with open_slide(job["path"], job.get("mpp")) as slide:
+        if "stride_um" in job:
+            grid = slide_grid(slide, job["stride_um"])
+            cells, _ = tissue_cells(slide, grid, job["tissue_mpp"], job["min_tissue_fraction"])
+            return {"num_patches": len(cells)}
         height, width = slide.size_yx
         side = min(256, height, width)
         (box,) = concentric_boxes(center_yx=(height // 2, width // 2), side_px=side, mpps=(slide.mpp,))

@@ -140,8 +140,13 @@ def _check_datasets(params: Params) -> None:
 
 
 def _check_mode(params: Params) -> None:
-    """Refuse students that do not work with the mode of the fine-tuning."""
+    """Refuse students and depths that do not work with the mode of the fine-tuning."""
     mode = params.finetune.mode
+    if mode != "head" and len(params.features.depth) > 1:
+        raise ParamsError(
+            f"features.depth: several depths, which finetune.mode: {mode} does not take. Fix: set finetune.mode: head, "
+            "or one depth"
+        )
     for student in params.semisupervised_methods:
         if mode not in params.consistency.methods[student].finetune_modes:
             known = [name for name in METHODS if mode in METHODS.settings(name).finetune_modes]

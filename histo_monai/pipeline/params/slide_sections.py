@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import MapSettings
+from histo_monai.models.settings import Depth, in_order
 from histo_monai.utils.settings.rules import (
     Count,
     CountOrZero,
     MicronsPerPixel,
+    OneOrSeveral,
     Positive,
     PositiveNumbers,
     Range,
@@ -53,7 +55,7 @@ class FeaturesParams:
     """Features of patches by frozen encoders.
 
     Attributes:
-        depth: number of encoder stages; None: the whole encoder.
+        depth: numbers of encoder stages, one or several; None: the whole encoder.
         mpp: of the patches of whole slides, µm/px; None: finest of the pretraining.
         stride_um: distance between patches of whole slides; None: side of a patch.
         views: of each patch, beside the unaugmented one.
@@ -62,12 +64,17 @@ class FeaturesParams:
             the pretraining.
     """
 
-    depth: Count | None
+    depth: Annotated[tuple[Count | None, ...], OneOrSeveral()]
     mpp: MicronsPerPixel | None
     stride_um: Positive | None
     views: Annotated[tuple[View, ...], Unique(at_least=0)]
     precision: Literal["float16", "float32"]
     batchnorm_patches: CountOrZero
+
+    @property
+    def depths(self) -> tuple[Depth, ...]:
+        """Depths, rising; the whole encoder is the last."""
+        return in_order(self.depth)
 
 
 @dataclass(frozen=True)

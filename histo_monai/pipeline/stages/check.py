@@ -96,6 +96,7 @@ def run() -> None:
         more = f" ({len(problems) - 1} more: {paths.CHECK / PAGE})" if len(problems) > 1 else ""
         raise InputError(f"{problems[0]}{more}")
     _LOG.info("check: passed, page=%s", paths.CHECK / PAGE)
+    _LOG.info("check: `histo-monai doctor` states time and disk of the encoder on this machine")
 
 
 def _ahead(params: Params, num_unlabeled: int) -> Ahead:

@@ -30,7 +30,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
-from histo_monai.pipeline.stored_features import StoredRows, stored_features
+from histo_monai.pipeline.stored_features import HeadFeatures, StoredRows, stored_features
 from histo_monai.reports import figures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.task import Task
@@ -119,7 +119,6 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
 
 
 _Colors = PatchFeatures[np.float64]
-_Stored = PatchFeatures[np.float32]
 
 
 def _colors(assembly: Assembly, rows: pd.DataFrame) -> _Colors:
@@ -127,7 +126,9 @@ def _colors(assembly: Assembly, rows: pd.DataFrame) -> _Colors:
     return PatchFeatures.of_rows(rows, color_features(assembly.in_order(rows).loader))
 
 
-def _features_of_heads(assembly: Assembly, of_run: Run, tables: Sequence[pd.DataFrame]) -> _Stored | None:
+def _features_of_heads(
+    assembly: Assembly, of_run: Run, tables: Sequence[pd.DataFrame]
+) -> HeadFeatures | None:
     """Features that heads were fitted to, compared with models and patches; None for networks that train."""
     if assembly.params.finetune.mode != "head":
         return None
@@ -145,7 +146,7 @@ def _baselines(
     rows: Mapping[str, pd.DataFrame],
     networks: Mapping[str, Predictions],
     colors: _Colors,
-    of_heads: _Stored | None,
+    of_heads: HeadFeatures | None,
     fold: int | None = None,
 ) -> BaselinePredictions:
     """Fast baselines trained on the labels of the run, or on those outside a fold."""
@@ -167,12 +168,12 @@ def _encoded(
     of_run: Run,
     given: TrainingRows,
     tables: Mapping[str, pd.DataFrame],
-    of_heads: _Stored | None,
+    of_heads: HeadFeatures | None,
     fold: int | None,
 ) -> tuple[Mapping[str, DepthFeatures], str]:
     """Features of tables by the frozen encoder, and the depth of the fine-tuned one; stored features encode nothing."""
     if of_heads is not None:
-        return {name: of_heads.of(table) for name, table in tables.items()}, WHOLE
+        return {name: {WHOLE: of_heads.deepest(table)} for name, table in tables.items()}, WHOLE
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
     if depth is None and starts_from_file(assembly, of_run.encoder_path):
@@ -195,7 +196,7 @@ def _out_of_fold(
     given: TrainingRows,
     folds: LabelFolds,
     colors: _Colors,
-    of_heads: _Stored | None,
+    of_heads: HeadFeatures | None,
 ) -> Predictions:
     """Predictions of the labeled patches by models and baselines trained without their patients."""
     fold_of = folds.of(given.labeled)

@@ -147,7 +147,7 @@ class Asked(NamedTuple):
 
 def _encoding(params: Params, code: str) -> Encoding:
     section = params.features
-    return Encoding(section.depth, section.views, section.precision, code)
+    return Encoding(section.depths, section.views, section.precision, code)
 
 
 def _adapted(

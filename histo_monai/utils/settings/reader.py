@@ -16,7 +16,16 @@ from typing import Annotated, Any, Literal
 
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.settings.by_name import SectionByName
-from histo_monai.utils.settings.rules import Ascending, ByName, NamedIn, NumberOf, Range, SectionsOf, Unique
+from histo_monai.utils.settings.rules import (
+    Ascending,
+    ByName,
+    NamedIn,
+    NumberOf,
+    OneOrSeveral,
+    Range,
+    SectionsOf,
+    Unique,
+)
 
 _SCIENTIFIC = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")
 _UNIONS = (types.UnionType, typing.Union)  # of a value and None
@@ -58,6 +67,8 @@ def as_tree(value: Any) -> Any:
     tree: dict[str, Any] = {}
     for field in dataclasses.fields(value):
         inner = as_tree(getattr(value, field.name))
+        if _is_one_or_several(hints[field.name]) and len(inner) == 1:
+            (inner,) = inner
         tree |= inner if _beside(hints[field.name]) else {field.name: inner}
     return tree
 
@@ -87,6 +98,10 @@ def _beside(hint: Any) -> SectionsOf | None:
     return next((rule for rule in rules if isinstance(rule, SectionsOf) and rule.beside), None)
 
 
+def _is_one_or_several(hint: Any) -> bool:
+    return any(isinstance(rule, OneOrSeveral) for rule in typing.get_args(hint)[1:])
+
+
 def _value(hint: Any, value: Any, where: str) -> Any:
     if typing.get_origin(hint) not in _UNIONS:
         return _given(hint, value, where, _describe(hint))
@@ -103,9 +118,7 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
     if rules and isinstance(rules[0], SectionsOf | ByName):
         return _of_names(rules[0], value, where)
     if typing.get_origin(hint) is tuple:
-        if not isinstance(value, list):
-            raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
-        value = tuple(_value(typing.get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        value = _entries(typing.get_args(hint)[0], rules, value, where, expected)
     elif typing.get_origin(hint) is Literal:
         if value not in typing.get_args(hint):
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
@@ -117,6 +130,14 @@ def _given(hint: Any, value: Any, where: str, expected: str) -> Any:
             advice = _did_you_mean(value, rule.names()) if isinstance(rule, NamedIn) else ""
             raise ParamsError(f"{where}: expected {expected}, got {_show(value)}{advice}")
     return value
+
+
+def _entries(hint: Any, rules: tuple[Any, ...], value: Any, where: str, expected: str) -> tuple[Any, ...]:
+    if isinstance(value, list):
+        return tuple(_value(hint, item, f"{where}[{i}]") for i, item in enumerate(value))
+    if not any(isinstance(rule, OneOrSeveral) for rule in rules):
+        raise ParamsError(f"{where}: expected {expected}, got {_show(value)}")
+    return (_value(hint, value, where),)
 
 
 def _plain_mapping(value: object, where: str, expected: str) -> dict[str, Any]:

@@ -40,6 +40,14 @@ class Unique:
 
 
 @dataclass(frozen=True)
+class OneOrSeveral(Unique):
+    """One value, or a list of distinct values; a tuple after reading."""
+
+    def __str__(self) -> str:
+        return "one value, or a list with none twice"
+
+
+@dataclass(frozen=True)
 class Ascending:
     """Numbers, each larger than the one before; `length` of them, or any number from `at_least`."""
 

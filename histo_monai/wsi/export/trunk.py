@@ -34,9 +34,10 @@ def write_trunk(model: Path, path: Path) -> str:
     check_folder(path.parent)
     check_outputs([path], [model], written={})
     encoder, about = load_encoder(model)
-    if encoder.stages is not None:
+    if encoder.depths != (None,):
+        stages = ", ".join(str(depth) for depth in encoder.depths if depth is not None)
         raise InputError(
-            f"{model}: its depth is stage {encoder.stages} of {encoder.name}, which torchvision and timm cannot build. "
+            f"{model}: its depth is stage {stages} of {encoder.name}, which torchvision and timm cannot build. "
             "Fix: export --onnx or --bundle"
         )
     state = {name: tensor.contiguous() for name, tensor in encoder.trunk.state_dict().items()}

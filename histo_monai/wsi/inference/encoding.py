@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from histo_monai.data.features.store import StoredPrecision
+from histo_monai.data.features.store import StoredPrecision, about_dataset, dataset_of, stored
 from histo_monai.models.encoder import Encoder
+from histo_monai.models.settings import Depth
 from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.training.device import channels_last
 from histo_monai.transforms.plain_views import PLAIN_VIEWS
+
+
+class Dataset(NamedTuple):
+    """Values of a dataset of features, Shape (n, D), and its attributes."""
+
+    values: NDArray[Any]
+    about: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -20,13 +32,13 @@ class Encoding:
     """What features are made of a patch.
 
     Attributes:
-        depth: Number of stages of the encoder that are used; None for the whole encoder.
+        depths: Numbers of stages of the encoder, rising; None, the last, is the whole encoder.
         views: Names in `transforms.plain_views.PLAIN_VIEWS`, in addition to the unaugmented patch.
         precision: In which features are stored.
         code_sha256: Digest of the code that computes them; empty where it is not recorded.
     """
 
-    depth: int | None = None
+    depths: tuple[Depth, ...] = (None,)
     views: tuple[str, ...] = ()
     precision: StoredPrecision = "float32"
     code_sha256: str = ""
@@ -36,20 +48,37 @@ class Encoding:
         """For `Origin.settings`: what differs from the default."""
         return {
             **({"depth": self.depth} if self.depth else {}),
+            **({"earlier_stages": " ".join(map(str, self.earlier))} if self.earlier else {}),
             **({"views": " ".join(self.views)} if self.views else {}),
             **({"stored_as": self.precision} if self.precision != "float32" else {}),
             **({"code_sha256": self.code_sha256} if self.code_sha256 else {}),
         }
 
+    @property
+    def depth(self) -> int:
+        """The deepest, whose features stand in the dataset `features`; 0 for the whole encoder."""
+        return self.depths[-1] or 0
+
+    @property
+    def earlier(self) -> tuple[int, ...]:
+        """The others, numbers of stages."""
+        return tuple(stages for stages in self.depths[:-1] if stages is not None)
+
     def load(self, path: Path, device: torch.device) -> Encoder:
-        """The encoder, cut at its depth, batch-norms folded, on the device.
+        """The encoder, cut at its deepest depth, batch-norms folded, on the device.
 
         Raises:
             InputError: The file is no encoder, or has fewer stages.
         """
-        encoder, _ = load_encoder(path)
-        if self.depth:
-            encoder.end_after(self.depth)
+        return self.ready(load_encoder(path)[0], device)
+
+    def ready(self, encoder: Encoder, device: torch.device) -> Encoder:
+        """As `load`, from an encoder at full depth.
+
+        Raises:
+            InputError: It has fewer stages.
+        """
+        encoder.end_at(self.depths)
         encoder = folded(encoder)
         encoder.to(device)
         channels_last(encoder)
@@ -62,7 +91,34 @@ class Encoding:
             patches: Shape (n, 3, P, P), float32, 0..1, on the encoder's device.
 
         Returns:
-            Shape (n, 1 + number of views, D), float32, on the CPU; the unaugmented patch comes first.
+            Shape (n, 1 + number of views, D), float32, on the CPU; the unaugmented patch comes first. D counts all
+            depths.
         """
         every = [patches, *(PLAIN_VIEWS[name](patches) for name in self.views)]
         return torch.stack([encoder(view).float().cpu() for view in every], dim=1)
+
+    def datasets(self, features: NDArray[np.float32], widths: Sequence[int]) -> dict[str, Dataset]:
+        """Name in the file -> values and attributes; `features`, whose attributes are the writer's, comes first.
+
+        Args:
+            features: Shape (1 + number of views, n, D).
+            widths: Number of features of each depth; their sum is D.
+        """
+        datasets = {}
+        for view, values in zip(("", *self.views), features, strict=True):
+            *earlier, deepest = np.split(values, np.cumsum(widths)[:-1], axis=1)
+            datasets[dataset_of(view)] = Dataset(deepest, about_dataset(view))
+            for stage, part in zip(self.earlier, earlier, strict=True):
+                datasets[dataset_of(view, stage)] = Dataset(part, about_dataset(view, stage))
+        return datasets
+
+    def stored(self, path: Path, datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
+        """Datasets in the precision of the file.
+
+        Raises:
+            InputError: A value is too large for float16.
+        """
+        return {
+            name: Dataset(stored(path, values, self.precision), about)
+            for name, (values, about) in datasets.items()
+        }

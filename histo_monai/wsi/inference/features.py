@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
+from histo_monai.data.features.store import FEATURES
 from histo_monai.models.encoder import Encoder
 from histo_monai.training.device import precision
 from histo_monai.utils.errors import InputError
@@ -78,10 +79,9 @@ def slide_features(
             advance(len(numbers), len(patches.cells))
     if not np.isfinite(features).all():
         raise InputError(f"{slide_path}: the encoder gives numbers that are not finite; run its stage again")
-    views = dict(zip(encoding.views, features[1:], strict=True))
-    return PatchFeatures(
-        patches.grid, patches.cells, patches.tissue, features[0], plan.patch_px, plan.mpp, views
-    )
+    further = encoding.datasets(features, encoder.widths)
+    own = further.pop(FEATURES).values
+    return PatchFeatures(patches.grid, patches.cells, patches.tissue, own, plan.patch_px, plan.mpp, further)
 
 
 @dataclass(frozen=True)

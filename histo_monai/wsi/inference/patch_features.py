@@ -44,7 +44,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.hdf5 import open_hdf5
 from histo_monai.utils.storage import parse_json
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin
-from histo_monai.wsi.inference.encoding import Encoding
+from histo_monai.wsi.inference.encoding import Dataset, Encoding
 
 _MAGNIFICATION_AT_1_UM = 10.0
 """Of an objective whose pixels are 1 µm: 40 x is 0.25 µm/px, 20 x 0.5."""
@@ -63,7 +63,7 @@ class PatchFeatures:
         features: Shape (n, D), float32.
         patch_px: Side of a patch as the encoder sees it, px.
         mpp: Its resolution, µm/px.
-        views: Name of a view -> its features, shape (n, D), float32.
+        further: Name of a dataset -> features of a view or an earlier stage, shape (n, D_k), float32.
     """
 
     grid: Grid
@@ -72,7 +72,7 @@ class PatchFeatures:
     features: NDArray[np.float32]
     patch_px: int
     mpp: float
-    views: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    further: Mapping[str, Dataset] = field(default_factory=dict)
 
     @property
     def side_level0(self) -> float:
@@ -109,7 +109,7 @@ def write_features(
         coordinates_sha256(coords, np.array([found.patch_px * found.mpp])),
         found.mpp,
         found.patch_px,
-        encoding.depth or 0,
+        encoding.depth,
         encoding.precision,
         encoding.code_sha256,
     )
@@ -119,16 +119,13 @@ def write_features(
         **asdict(provenance),
         MADE_FROM: json.dumps(origin.as_dict()),
     }
-    columns: dict[str, tuple[NDArray[Any], dict[str, Any]]] = {
+    columns: dict[str, tuple[NDArray[Any], Mapping[str, Any]]] = {
         FEATURES: (stored(path, found.features, encoding.precision), of_features),
         COORDS: (coords, _of_coords(path.stem, found)),
         PATCH_ID: (names, {}),
         "cells": (found.cells, {}),
         "tissue": (found.tissue, {}),
-        **{
-            dataset_of(view): (stored(path, values, encoding.precision), {"view": view})
-            for view, values in found.views.items()
-        },
+        **encoding.stored(path, found.further),
     }
     write_columns(path, columns)
 

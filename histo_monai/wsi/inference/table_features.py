@@ -18,9 +18,7 @@ from histo_monai.data.features.store import (
     FEATURES,
     PATCH_ID,
     Provenance,
-    dataset_of,
     patch_names,
-    stored,
     write_columns,
 )
 from histo_monai.data.features.tables import rows_by_file, rows_sha256, source_files
@@ -35,7 +33,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.hdf5 import open_hdf5
 from histo_monai.utils.storage import parse_json
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin, Origins, numeric_settings
-from histo_monai.wsi.inference.encoding import Encoding
+from histo_monai.wsi.inference.encoding import Dataset, Encoding
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.patch_features import ENCODER
 from histo_monai.wsi.inference.slides import Advance
@@ -70,14 +68,14 @@ class TableFeatures(NamedTuple):
 
     Attributes:
         rows: As of the job.
-        features: Shape (1 + number of views, n, D), float32.
+        datasets: Name in the file -> features, float32, Shape (n, D_k), and attributes.
         corners_xy: Shape (n, 2), int64, upper left corners in level-0 pixels; 0 of images.
         level0_mpp: µm per level-0 pixel; None of images.
         encoder: Its name.
     """
 
     rows: pd.DataFrame
-    features: NDArray[np.float32]
+    datasets: Mapping[str, Dataset]
     corners_xy: NDArray[np.int64]
     level0_mpp: float | None
     encoder: str
@@ -138,14 +136,15 @@ class TableWork:
             raise InputError(
                 f"{job.path}: the encoder gives numbers that are not finite; run its stage again"
             )
+        datasets = self.encoding.datasets(features, networks.widths)
         if job.are_images:
             corners = np.zeros((len(job.rows), 2), np.int64)
-            return TableFeatures(job.rows, features, corners, None, networks.name)
+            return TableFeatures(job.rows, datasets, corners, None, networks.name)
         with open_slide(job.path, job.mpp) as slide:
             level0_mpp = slide.mpp
         sides = (job.rows["side_px"] * job.rows["mpp"]).to_numpy() / level0_mpp
         corners = np.rint(job.rows[["x", "y"]].to_numpy() - sides[:, None] / 2).astype(np.int64)
-        return TableFeatures(job.rows, features, corners, level0_mpp, networks.name)
+        return TableFeatures(job.rows, datasets, corners, level0_mpp, networks.name)
 
     def write(self, path: Path, found: TableFeatures, origin: Origin) -> None:
         """The HDF5 of some patches; see `data.features.store`.
@@ -162,7 +161,7 @@ class TableWork:
             str(origin.settings[_COORDINATES]),
             mpp,
             self.patch_px,
-            self.encoding.depth or 0,
+            self.encoding.depth,
             self.encoding.precision,
             self.encoding.code_sha256,
         )
@@ -176,15 +175,12 @@ class TableWork:
             **asdict(provenance),
             MADE_FROM: json.dumps(origin.as_dict()),
         }
-        unaugmented, *views = (stored(path, values, self.encoding.precision) for values in found.features)
+        datasets = self.encoding.stored(path, found.datasets)
         columns = {
-            FEATURES: (unaugmented, of_features),
+            FEATURES: (datasets.pop(FEATURES).values, of_features),
             COORDS: (found.corners_xy, of_coords),
             PATCH_ID: (patch_names(found.rows["patch_id"].tolist()), {}),
-            **{
-                dataset_of(view): (values, {"view": view})
-                for view, values in zip(self.encoding.views, views, strict=True)
-            },
+            **datasets,
         }
         write_columns(path, columns)
 

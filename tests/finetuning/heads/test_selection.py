@@ -121,6 +121,29 @@ def test_a_class_without_a_label_has_a_small_probability() -> None:
     np.testing.assert_allclose(torch.softmax(head.module()(side_by_side), dim=1), predictions, atol=2e-5)
 
 
+def test_a_narrowed_head_reads_the_depths_of_its_parts_alone() -> None:
+    noise = np.random.default_rng(5).normal(size=(90, 20)).astype(np.float32)
+    depths = {"a": noise, "b": DEPTHS["late"], "c": noise[::-1].copy(), "d": DEPTHS["early"]}
+    settings = SelectionSettings(rule="best", depths="each")
+    head = select_head(depths, LABELS, depths, settings, 0).narrowed()
+    assert head.depths == ("b",)
+    outputs = head.module()(torch.from_numpy(depths["b"]))
+    np.testing.assert_allclose(torch.softmax(outputs, dim=1), head.predict(depths), atol=2e-5)
+    both = replace(
+        head,
+        parts=(*head.parts, *select_head({"d": depths["d"]}, LABELS, {"d": depths["d"]}, settings, 0).parts),
+    )
+    both = replace(
+        both, parts=tuple(replace(part, weight=1 / len(both.parts)) for part in both.parts)
+    ).narrowed()
+    assert both.depths == ("b", "d")
+    side_by_side = torch.from_numpy(np.concatenate([depths["b"], depths["d"]], axis=1))
+    outputs = both.module()(side_by_side)
+    np.testing.assert_allclose(torch.softmax(outputs, dim=1), both.predict(depths), atol=2e-5)
+    of_all = select_head(DEPTHS, LABELS, DEPTHS, replace(settings, depths="concatenated"), 0)
+    assert of_all.narrowed() is of_all
+
+
 def test_labels_of_one_class_name_the_mend() -> None:
     with pytest.raises(InputError, match="Fix: label patches of another"):
         select_head(DEPTHS, Labels(np.zeros(90, np.int64), PATIENTS, 3), DEPTHS, SelectionSettings(), 0)

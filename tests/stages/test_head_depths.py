@@ -1,0 +1,217 @@
+"""Several depths of the encoder: stored in one pass, compared by heads, mapped and exported as one network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import torch
+
+from histo_monai.data.features.store import read_features
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.models.checkpoint import load_model
+from histo_monai.models.encoder import Encoder
+from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.stored_features import StoredRows
+from histo_monai.wsi.inference.models import MapPlan
+from histo_monai.wsi.inference.stream import SlidePatches
+from tests.folders import NewFolder, work_in_copy
+from tests.hostile.project import STAGES, params_with, write_own_project
+
+ENCODE = ("features", "--method", "random")
+FINETUNE = ("finetune", "--method", "random", "--seed", "0")
+RUN = ("--method", "random", "--student", "supervised", "--seed", "0")
+MODEL = Path("data/models/random-0-0/finetuned/model.safetensors")
+FOLDER = Path("data/features/random-0")
+
+
+@pytest.fixture(scope="module")
+def fitted(module_folder: NewFolder) -> tuple[Path, int]:
+    """Own slides, features of three depths, a head; and the number of patches that the encoder saw."""
+    folder = module_folder("depths")
+    counts: list[int] = []
+    forward = Encoder.forward
+
+    def counted(self: Encoder, patches: torch.Tensor) -> torch.Tensor:
+        if not patches.is_meta:
+            counts.append(len(patches))
+        return forward(self, patches)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_own_project()
+        params_with(
+            finetune__mode="head",
+            semisupervised_methods=["supervised"],
+            slide_level__semisupervised_methods=["supervised"],
+            labels__own__unlabeled=30,
+            features__depth=[None, 3, 1],
+            features__views=["flip"],
+            features__precision="float32",
+            features__batchnorm_patches=0,
+        )()
+        for call in STAGES[:2]:
+            assert main(call) == 0
+        patch.setattr(Encoder, "forward", counted)
+        assert main(ENCODE) == 0
+        num_encoded = sum(counts)
+        for call in (FINETUNE, ("consistency", *RUN), ("evaluate", *RUN)):
+            assert main(call) == 0
+        assert sum(counts) == num_encoded
+    return folder, num_encoded
+
+
+@pytest.fixture
+def project(fitted: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the project with its head."""
+    work_in_copy(fitted[0], tmp_path, monkeypatch)
+
+
+def _mapped(model: TaskModel) -> tuple[np.ndarray, np.ndarray]:
+    """Tumor probabilities of a slide by the command `map`, and by the network on the patches of the cells."""
+    assert main(("map", "data/raw/own/s6.tif", "--model", str(MODEL), "--output", "maps")) == 0
+    scores = pd.read_csv("maps/s6.map.csv")
+    plan = MapPlan(32, 1.0, 32.0, 16.0, 0.5, 64)
+    patches = SlidePatches.find(Path("data/raw/own/s6.tif"), None, plan)
+    by_cell = {}
+    with torch.inference_mode():
+        for pixels, numbers in patches.batches(torch.device("cpu"), 0):
+            probabilities = model.eval()(pixels).softmax(dim=1)[:, 1].numpy()
+            cells = map(tuple, patches.cells[numbers].tolist())
+            by_cell.update(zip(cells, probabilities, strict=True))
+    cells = scores[["row", "column"]].itertuples(index=False, name=None)
+    (column,) = [name for name in scores if name not in ("row", "column", "y", "x", "tissue")]
+    return scores[column].to_numpy(), np.array([by_cell[cell] for cell in cells])
+
+
+def test_each_patch_and_view_is_encoded_once(
+    fitted: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fitted[0])
+    files = FOLDER.rglob("*.h5")
+    assert fitted[1] == 2 * sum(len(read_features(path).patch_id) for path in files)
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("depth", [1, 3, None])
+def test_features_of_each_depth_are_those_of_a_run_of_this_depth(depth: int | None) -> None:
+    views = ("", "flip")
+    files = sorted(FOLDER.rglob("*.h5"))
+    several = {
+        (path, view): np.array(read_features(path, view=view, stage=depth or 0).features)
+        for path in files
+        for view in views
+    }
+    params_with(features__depth=depth)()
+    assert main(ENCODE) == 0
+    assert sorted(FOLDER.rglob("*.h5")) == files
+    for (path, view), values in several.items():
+        alone = read_features(path, view=view, depth=depth or 0).features
+        np.testing.assert_allclose(values, alone, rtol=1e-6, atol=1e-6)
+        assert values.std() > 0
+
+
+@pytest.mark.usefixtures("project")
+def test_a_mixture_of_depths_is_one_network_that_is_mapped_and_exported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, description = from_task_model(MODEL)
+    depths = {loss["depth"] for loss in description["selection"]["losses"]}
+    assert depths == {"stage 1", "stage 3", "whole encoder", "all depths"}
+    assert description["encoder"]["num_features"] == model.encoder.num_features == sum(model.encoder.widths)
+    mapped, expected = _mapped(model)
+    assert len(mapped) > 20
+    np.testing.assert_allclose(mapped, expected, atol=1e-5)
+    for call in (("--onnx", "head.onnx"), ("--bundle", "bundle")):
+        assert main(("export", str(MODEL), *call)) == 0
+    assert main(("import", "bundle", "--output", "imported")) == 0
+    patches = torch.rand(3, 3, 32, 32)
+    again, _ = from_task_model("imported/model.safetensors")
+    with torch.inference_mode():
+        outputs = model(patches)
+        assert torch.equal(again.eval()(patches), outputs)
+    session = onnxruntime.InferenceSession("head.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: patches.numpy()})
+    np.testing.assert_allclose(found, outputs.softmax(dim=1), atol=1e-4)
+    capsys.readouterr()
+    assert main(("export", str(MODEL), "--trunk", "trunk.safetensors")) == 1
+    assert "stage 1, 3 of resnet18" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored_at = StoredRows.at
+
+    def drawn(self: StoredRows, rows: pd.DataFrame, depths: Sequence[int | None]) -> Any:
+        """Features of stage 1 that state the class, and noise elsewhere, near the features of the encoder."""
+        values = []
+        for depth in depths:
+            real = stored_at(self, rows, [depth])
+            noise = np.random.default_rng(len(rows)).normal(size=real.shape)
+            noise[:, 0] += 8 * (rows["label"] == "tumor") * (depth == 1)
+            values.append(real.mean(axis=0) + noise * real.std())
+        return np.concatenate(values, axis=1).astype(np.float32)
+
+    params_with(finetune__head__rule="best")()
+    monkeypatch.setattr(StoredRows, "at", drawn)
+    assert main(FINETUNE) == 0
+    state, description = load_model(MODEL)
+    (part,) = description["selection"]["parts"]
+    assert part["depth"] == "stage 1"
+    assert description["encoder"]["stages"] == 1
+    assert "earlier_stages" not in description["encoder"]
+    assert not [name for name in state if "layer2" in name]
+    model, _ = from_task_model(MODEL)
+    np.testing.assert_allclose(*_mapped(model), atol=1e-5)
+    monkeypatch.setattr(StoredRows, "at", stored_at)
+    for call in (("consistency", *RUN), ("evaluate", *RUN), ("heatmap", *RUN)):
+        assert main(call) == 0
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("changes", "call", "words"),
+    [
+        (
+            {"finetune__mode": "last", "semisupervised_methods": ["paper"]},
+            FINETUNE,
+            ("features.depth", "set finetune.mode: head"),
+        ),
+        ({"features__depth": [1, 1]}, ENCODE, ("features.depth", "none twice")),
+        ({"features__depth": []}, ENCODE, ("features.depth",)),
+        ({"features__depth": [1, 9]}, ENCODE, ("9 of its stages", "3 at most")),
+        ({"features__depth": [1, 2]}, FINETUNE, ("depth is 0, expected 2",)),
+        ({"features__depth": [2, None]}, FINETUNE, ("after stage 2", "features.depth")),
+    ],
+)
+def test_depths_that_cannot_be_used_are_one_line(
+    changes: dict[str, object],
+    call: tuple[str, ...],
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    params_with(**changes)()
+    assert main(call) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.usefixtures("project")
+def test_a_new_depth_encodes_again_and_labels_do_not() -> None:
+    rows = read_patches(Path("data/index/patches.csv"))
+    assert len(rows)
+    before = {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
+    assert main(ENCODE) == 0
+    assert before == {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
+    params_with(features__depth=[2, None])()
+    assert main(ENCODE) == 0
+    after = {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
+    assert all(before[path] != after[path] for path in before)
