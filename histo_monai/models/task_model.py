@@ -15,6 +15,7 @@ from histo_monai.models.description import COPIED_KEYS, check_encoder, check_tas
 from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads.mixture import Mixture
 from histo_monai.models.heads.task import LINEAR, TRAINED_HEADS
+from histo_monai.models.settings import Depth
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.roles import MODEL_FILE
 
@@ -164,6 +165,20 @@ def _with_encoder(
 _ENCODER = "encoder."
 
 
+def load_head(path: Path) -> tuple[Mixture, tuple[Depth, ...], list[str] | None]:
+    """Head of a model on a frozen encoder; the depths of the encoder that it reads, and its classes.
+
+    Raises:
+        InputError: the file is missing, damaged, or its network trained as a whole; names it.
+    """
+    state, description = load_model(path)
+    check_task_model(description, [MIXTURE], path)
+    about, classes = description["encoder"], description["classes"]
+    head = _mixture(description, about["num_features"], path)
+    load_into(head, state, "head.", path)
+    return head, (*about.get("earlier_stages", ()), about.get("stages")), classes
+
+
 def task_model_from(path: Path) -> tuple[TaskModel, dict[str, Any]]:
     """Network of a model's JSON with random weights, and the JSON's content.
 
@@ -179,15 +194,17 @@ def _task_model(description: Mapping[str, Any], path: Path) -> TaskModel:
     encoder, classes = _encoder(description, path), description["classes"]
     if description["head"] != MIXTURE:
         return TaskModel(encoder, description["head"], num_outputs(classes))
+    return TaskModel(encoder, _mixture(description, encoder.num_features, path), num_outputs(classes))
+
+
+def _mixture(description: Mapping[str, Any], num_features: int, path: Path) -> Mixture:
+    classes = description["classes"]
     try:
-        head = Mixture.from_about(
-            description.get(MIXTURE), encoder.num_features, len(classes) if classes else None
-        )
+        return Mixture.from_about(description.get(MIXTURE), num_features, len(classes) if classes else None)
     except ValueError as error:
         raise InputError(
             f"{path.with_suffix('.json')}: {error}. Fix: run the stage that makes it again."
         ) from None
-    return TaskModel(encoder, head, num_outputs(classes))
 
 
 _HEADS = (*TRAINED_HEADS, MIXTURE)
