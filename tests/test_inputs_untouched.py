@@ -118,13 +118,13 @@ def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: py
     before = _state()
     experiment = OfThisFolder(yaml.safe_load(Path("params.yaml").read_text()))
     monkeypatch.setattr(curves, "read_experiments", lambda **_: Experiments([experiment], []))  # type: ignore[list-item]
-    map_slides = heatmap.map_slides
+    over_slides = heatmap.over_slides
 
-    def with_a_draft(jobs: Any, settings: Any, positive: Any, folder: Path, **options: Any) -> None:
-        map_slides(jobs, settings, positive, folder, **options)
+    def with_a_draft(jobs: Any, work: Any, folder: Path, **options: Any) -> None:
+        over_slides(jobs, work, folder, **options)
         (folder / ".a.draft.csv").write_text("what a killed run leaves")
 
-    monkeypatch.setattr(heatmap, "map_slides", with_a_draft)
+    monkeypatch.setattr(heatmap, "over_slides", with_a_draft)
     slides = [str(OWN / f"{name}.tif") for name in SPLITS]
     calls = [
         ["code"],

@@ -28,6 +28,10 @@ RUN = ("--method", "random", "--student", "supervised", "--seed", "0")
 MODEL = Path("data/models/random-0-0/finetuned/model.safetensors")
 
 
+def _refuse(self: Encoder, patches: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("a patch is encoded")
+
+
 def _calls(student: str) -> list[tuple[str, ...]]:
     of_student = ("--method", "random", "--student", student, "--seed", "0")
     return [("consistency", *of_student), ("evaluate", *of_student)]
@@ -131,11 +135,56 @@ def test_the_description_says_which_heads_and_whether_pseudo_labels_helped() -> 
 
 
 @pytest.mark.usefixtures("project")
-def test_a_head_maps_slides_and_is_exported(tmp_path: Path) -> None:
-    assert main(("heatmap", *RUN)) == 0
+def test_a_head_maps_slides_from_features_as_the_network_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "forward", _refuse)
+        assert main(("heatmap", *RUN)) == 0
     scores = pd.read_csv("data/heatmaps/random-0-supervised-0/scores/s6.csv")
-    assert scores["finetuned"].between(0, 1).all()
     assert main(("map", "data/raw/own/s6.tif", "--model", str(MODEL), "--output", "maps")) == 0
+    mapped = pd.read_csv("maps/s6.map.csv")
+    cells = ["row", "column", "y", "x"]
+    pd.testing.assert_frame_equal(scores[cells], mapped[cells])
+    np.testing.assert_allclose(scores["finetuned"], mapped["tumor"], atol=0.01)
+    assert scores["finetuned"].nunique() > 1
+
+
+@pytest.mark.usefixtures("project")
+def test_a_map_of_other_cells_encodes_them() -> None:
+    params_with(heatmap__own__stride_um=16.0)()
+    assert main(("heatmap", *RUN)) == 0
+    fine = pd.read_csv("data/heatmaps/random-0-supervised-0/scores/s6.csv")
+    params_with(heatmap__own__stride_um=32.0)()
+    assert main(("heatmap", *RUN)) == 0
+    assert len(fine) > 2 * len(pd.read_csv("data/heatmaps/random-0-supervised-0/scores/s6.csv"))
+
+
+@pytest.mark.usefixtures("project")
+def test_features_of_another_encoder_or_slide_are_not_mapped(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("data/features/random-0")
+    shutil.copy(folder / "s5.h5", folder / "s6.h5")
+    assert main(("heatmap", *RUN)) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert "s6.h5" in line
+    assert "run the features stage" in line
+
+
+@pytest.mark.usefixtures("project")
+def test_a_model_of_a_fold_is_its_head_beside_the_model_with_the_encoder() -> None:
+    (path, *_) = sorted((MODEL.parent / "folds").glob("without-*.safetensors"))
+    held = load_model(path)[0]
+    assert held
+    assert all(name.startswith("head.") for name in held)
+    of_fold, whole = from_task_model(path)[0].state_dict(), from_task_model(MODEL)[0].state_dict()
+    assert of_fold.keys() >= whole.keys() - held.keys()
+    assert all(torch.equal(of_fold[name], whole[name]) for name in whole if name.startswith("encoder."))
+    state, description = load_model(MODEL)
+    save_model(MODEL, {name: tensor + 1 for name, tensor in state.items()}, description)
+    with pytest.raises(InputError, match=path.name):
+        from_task_model(path)
+
+
+@pytest.mark.usefixtures("project")
+def test_a_head_is_exported(tmp_path: Path) -> None:
     assert main(("export", str(MODEL), "--onnx", str(tmp_path / "head.onnx"))) == 0
     assert main(("export", str(MODEL), "--bundle", str(tmp_path / "bundle"))) == 0
     assert main(("import", str(tmp_path / "bundle"), "--output", str(tmp_path / "imported"))) == 0
@@ -239,12 +288,10 @@ def test_a_head_of_other_features_is_refused(stage: str, capsys: pytest.CaptureF
 
 @pytest.mark.usefixtures("project")
 def test_a_new_label_encodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Encoder, patches: torch.Tensor) -> torch.Tensor:
-        raise AssertionError("a patch is encoded")
-
     before = MODEL.read_bytes()
-    monkeypatch.setattr(Encoder, "forward", refuse)
+    monkeypatch.setattr(Encoder, "forward", _refuse)
     with_cell(Path("data/raw/own/patches.csv"), 2, "label", "tumor")()
-    for call in (STAGES[0], ("features", "--method", "random"), ("finetune", *RUN[:2], *RUN[4:])):
+    of_run = [(stage, *RUN) for stage in ("consistency", "evaluate", "heatmap")]
+    for call in (STAGES[0], ("features", "--method", "random"), ("finetune", *RUN[:2], *RUN[4:]), *of_run):
         assert main(call) == 0
     assert MODEL.read_bytes() != before

@@ -61,10 +61,10 @@ def run(method: str, encoder: int) -> None:
     """Write data/features/<method>-<encoder>: <slide_id>.h5, patches/, metrics.json, summary.json.
 
     <slide_id>.h5 holds the tissue of a whole slide; none is written where `slide_level` does not name the encoder, or
-    neither a label of a slide is learned from nor a head maps slides (`finetune.mode: head`). patches/ holds the labeled
-    and unlabeled patches. The encoder takes its batch-norm statistics from slides or patches that are not tested on, and
-    is written beside them. A killed run continues after its last finished file. Files whose slide, patches, encoder and
-    settings are unchanged stay.
+    neither a label of a slide is learned from nor a head maps slides (`finetune.mode: head`). patches/ holds the
+    labeled and unlabeled patches. The encoder takes its batch-norm statistics from slides or patches that are not
+    tested on, and is written beside them. A killed run continues after its last finished file. Files whose slide,
+    patches, encoder and settings are unchanged stay.
 
     Raises:
         InputError: the encoder, a slide or a patch cannot be used.
