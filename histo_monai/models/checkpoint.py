@@ -78,7 +78,7 @@ def read_description(path: Path, shape: Shape = object) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, is not JSON, or has another shape, format or content than saved.
     """
-    description = read_json(path, f"it describes the model; {_REMEDY}", shape)
+    description = read_json(path, _REMEDY, shape)
     written_as = description.get("format")
     if written_as != FORMAT:
         newer = isinstance(written_as, int) and written_as > FORMAT

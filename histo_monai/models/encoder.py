@@ -115,7 +115,7 @@ class Encoder(nn.Module):
         """
         if not 1 <= stages <= len(self.ends):
             raise InputError(
-                f"encoder {self.name} cannot end after {stages} of its stages; it can after {len(self.ends)} at most"
+                f"encoder {self.name}: has no stage {stages}. Fix: name a stage from 1 to {len(self.ends)}"
             )
         self.trunk = FirstStages(self.trunk, self.ends[stages - 1]).train(self.training)
         self.ends, self.stages = (), stages
@@ -151,8 +151,8 @@ class Encoder(nn.Module):
             patches = resized(patches, self.side_px)
         elif not self.any_size and patches.shape[-2:] != (self.img_px, self.img_px):
             raise InputError(
-                f"encoder {self.name} was built for patches of {self.img_px} px and got "
-                f"{' x '.join(map(str, patches.shape[-2:]))} px; run the pretrain stage again with this patch_px"
+                f"encoder {self.name}: patches of {' x '.join(map(str, patches.shape[-2:]))} px, but it was built for "
+                f"{self.img_px} px. Fix: run the pretrain stage again with this patch_px"
             )
         return self._vectors(self.trunk((patches - self.mean) / self.std))
 
@@ -242,8 +242,8 @@ def build_encoder(
         set_side = "set encoder.side" if side_px else "set patch_px (or encoder.side)"
         arguments_too = ", or correct encoder.arguments" if arguments else ""
         raise InputError(
-            f"encoder.name is {name!r}, which gives no features of patches of {input_px} px ({why}); {set_side} to a "
-            f"side that it takes (a transformer: a multiple of its own patch){arguments_too}, or choose another encoder"
+            f"encoder.name: {name!r} gives no features of patches of {input_px} px ({why}). Fix: {set_side} to a side "
+            f"that it accepts (a transformer: a multiple of its own patch){arguments_too}, or choose another encoder"
         ) from None
     return encoder
 
@@ -269,8 +269,8 @@ def encoder_from(about: Mapping[str, Any]) -> Encoder:
         encoder.end_after(about["stages"])
     if encoder.num_features != about["num_features"]:
         raise InputError(
-            f"encoder.num_features is {about['num_features']}, but {encoder.name} has {encoder.num_features}; "
-            "run the stage that makes it again"
+            f"encoder.num_features: {about['num_features']}, but {encoder.name} has {encoder.num_features}. "
+            "Fix: run the encoder's stage again"
         )
     encoder.weights = about["weights"]
     return encoder

@@ -145,19 +145,15 @@ def _timm(name: str, base: str, arguments: Mapping[str, Any]) -> Architecture:
         base
     ):  # also of "hf-hub:..." and "local-dir:...", which timm would read from elsewhere
         close = difflib.get_close_matches(name.lower(), [*PUBLISHED, *ENCODERS, *timm.list_models()], n=3)
-        advice = (
-            f"did you mean {' or '.join(map(repr, close))}?"
-            if close
-            else "`histo-monai encoders` lists names"
-        )
+        advice = f"name {' or '.join(map(repr, close))}" if close else "name one of `histo-monai encoders`"
         raise InputError(
-            f"encoder.name is {name[:80]!r}, no published encoder, no ResNet of torchvision and no name of timm; "
-            f"{advice}"
+            f"encoder.name: {name[:80]!r} is no published encoder, no ResNet of torchvision and no name of timm. "
+            f"Fix: {advice}"
         )
     try:
         about = timm.get_pretrained_cfg(base)
     except RuntimeError as error:  # an unknown tag after the name
-        raise InputError(f"encoder.name is {name[:80]!r}: {' '.join(str(error).split())}") from None
+        raise InputError(f"encoder.name: {name[:80]!r}: {' '.join(str(error).split())}") from None
     is_fixed = _is_fixed(base)
     build = partial(_build_timm, base, _timm_arguments(arguments), is_fixed)
     if about is None:

@@ -34,8 +34,7 @@ def read_tree(path: Path) -> object:
     try:
         text = read_text(path, _LIMIT)
     except InputFileError as error:
-        where = "" if path.exists() else f"; {NO_PROJECT}"
-        raise ParamsError(f"{error}{where}") from None
+        raise ParamsError(str(error) if path.exists() else f"{error}. Fix: {NO_PROJECT}") from None
     try:
         return copy.deepcopy(_parsed(text))
     except ParamsError as error:

@@ -1,4 +1,4 @@
-"""How an encoder is asked for features: depth, views, and precision on disk."""
+"""Settings of features: encoder depth, views, and stored precision."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from histo_monai.transforms.plain_views import PLAIN_VIEWS
 
 @dataclass(frozen=True)
 class Encoding:
-    """What features are made of a patch.
+    """Settings of a patch's features.
 
     Attributes:
-        depth: Number of stages of the encoder that are used; None for the whole encoder.
+        depth: Number of encoder stages in use; None for the whole encoder.
         views: Names in `transforms.plain_views.PLAIN_VIEWS`, in addition to the unaugmented patch.
-        precision: In which features are stored.
-        code_sha256: Digest of the code that computes them; empty where it is not recorded.
+        precision: Type of the stored features.
+        code_sha256: Digest of the code that computes the features; empty if not recorded.
     """
 
     depth: int | None = None
@@ -33,7 +33,7 @@ class Encoding:
 
     @property
     def settings(self) -> dict[str, float | str]:
-        """For `Origin.settings`: what differs from the default."""
+        """Values other than the defaults, for `Origin.settings`."""
         return {
             **({"depth": self.depth} if self.depth else {}),
             **({"views": " ".join(self.views)} if self.views else {}),
@@ -42,10 +42,10 @@ class Encoding:
         }
 
     def load(self, path: Path, device: torch.device) -> Encoder:
-        """The encoder, cut at its depth, batch-norms folded, on the device.
+        """The encoder on the device, shortened to its depth, with batch-norms folded.
 
         Raises:
-            InputError: The file is no encoder, or has fewer stages.
+            InputError: The file holds no encoder, or an encoder with fewer stages.
         """
         encoder, _ = load_encoder(path)
         if self.depth:
