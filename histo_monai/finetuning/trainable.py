@@ -38,7 +38,7 @@ class LowRank(nn.Module):
 
 
 def add_adapters(model: TaskModel, mode: Mode, seed: int) -> None:
-    """Add an adapter to each linear layer of a transformer's blocks in the mode "adapters"; no effect in other modes."""
+    """In the mode "adapters", add an adapter to each linear layer of a transformer's blocks."""
     if mode != "adapters":
         return
     generator = torch.Generator().manual_seed(seed % 2**63)
@@ -47,7 +47,7 @@ def add_adapters(model: TaskModel, mode: Mode, seed: int) -> None:
 
 
 def merge_adapters(model: TaskModel) -> None:
-    """Merge adapters into their weights, which restores the architecture's layers and names, and unfreeze all layers."""
+    """Merge adapters into their weights and unfreeze all layers; layers and names are the architecture's again."""
     for layer in list(model.encoder.trunk.modules()):
         if parametrize.is_parametrized(layer, "weight"):
             parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)

@@ -114,9 +114,8 @@ class Encoder(nn.Module):
             InputError: the architecture has fewer stages.
         """
         if not 1 <= stages <= len(self.ends):
-            raise InputError(
-                f"encoder {self.name}: has no stage {stages}. Fix: name a stage from 1 to {len(self.ends)}"
-            )
+            mend = f"name a stage from 1 to {len(self.ends)}" if self.ends else "use its full depth"
+            raise InputError(f"encoder {self.name}: has no stage {stages}. Fix: {mend}")
         self.trunk = FirstStages(self.trunk, self.ends[stages - 1]).train(self.training)
         self.ends, self.stages = (), stages
         self.num_features = _num_features(self, self.side_px or self.img_px)

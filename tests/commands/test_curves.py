@@ -72,7 +72,7 @@ def test_without_an_experiment_the_error_says_how_to_run_one(
 ) -> None:
     list_experiments(monkeypatch)
     assert main(["curves"]) == 1
-    assert "no experiment has ended well; run one, e.g. `dvc exp run" in capsys.readouterr().err
+    assert "curves: no finished experiment. Fix: run one, e.g. `dvc exp run" in capsys.readouterr().err
     assert not Path("data/curves").exists()
 
 

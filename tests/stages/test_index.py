@@ -321,8 +321,16 @@ def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: P
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("s2,", "../s2,", "slides.csv, row 4: slide_id '../s2' holds '/'; write '_s2'"),
-        ("s2,", "batch1/s2,", "slides.csv, row 4: slide_id 'batch1/s2' holds '/'; write 'batch1_s2'"),
+        (
+            "s2,",
+            "../s2,",
+            "slides.csv, row 4: slide_id '../s2' cannot name a file: it holds '/'. Fix: write '_s2'",
+        ),
+        (
+            "s2,",
+            "batch1/s2,",
+            "slides.csv, row 4: slide_id 'batch1/s2' cannot name a file: it holds '/'. Fix: write 'batch1_s2'",
+        ),
         (
             "label,split\n",
             "label,split,sha256\n",

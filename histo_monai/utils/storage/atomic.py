@@ -89,7 +89,7 @@ def check_replaceable(folder: Path) -> None:
     while what is None and not around.exists() and not around.is_symlink():
         around = around.parent
     if what is None and not (around.is_dir() and os.access(around, os.W_OK | os.X_OK)):
-        what = f"cannot be written. Fix: make {around} a folder with write permission"
+        what = f"cannot be written. Fix: make {around} a writable folder"
     if what is not None:
         raise OutputError(f"{folder}: {what}")
 

@@ -57,7 +57,7 @@ def check_name(name: str, where: str) -> None:
     why = _fault(name)
     if why:
         shown = repr(name if len(name) <= 60 else f"{name[:50]}...")
-        raise InputError(f"{where} {shown} {why}, but it becomes a file name. Fix: {_advice(name)}.")
+        raise InputError(f"{where} {shown} cannot name a file: it {why}. Fix: {_advice(name)}.")
 
 
 def _fault(name: str) -> str:
@@ -65,7 +65,7 @@ def _fault(name: str) -> str:
     bad = next((c for c in name if c in _FORBIDDEN or is_invisible(c)), None)
     num_bytes = len(name.encode("utf-8", "replace"))
     for is_wrong, why in (
-        (not name.strip(" ."), "is no name"),
+        (not name.strip(" ."), "has only dots and blanks"),
         (bad is not None, f"holds {bad!a}"),
         (name.startswith("."), "begins with a dot"),
         (name != name.strip(" ") or name.endswith("."), "begins or ends with a blank or ends with a dot"),
