@@ -70,7 +70,7 @@ class Encoder(nn.Module):
         arguments: of timm, which override the table's.
 
     Attributes:
-        ends: modules of the trunk that it may end after, as `Architecture.stages`.
+        ends: possible last modules of a shortened trunk (`Architecture.stages`).
         stages: number of stages after `end_after`; None: full depth.
         weights: SHA-256 (`sha256`) and license (`license`) of the initial weights' file; None: random weights.
     """
@@ -234,7 +234,7 @@ def build_encoder(
         )
         key = (known.build, input_px)
         encoder.num_features = _NUM_FEATURES.get(key) or _num_features(encoder, input_px)
-        if name in ENCODERS:  # The others are made anew for each call.
+        if name in ENCODERS:  # Other architectures are built for each call.
             _NUM_FEATURES[key] = encoder.num_features
     except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__

@@ -29,7 +29,7 @@ from histo_monai.utils.storage.slide_files import slide_files
 logger = logging.getLogger(__name__)
 
 _BY_PAGES = ("generic-tiff", "aperio")
-"""OpenSlide formats whose levels are plain TIFF pages."""
+"""OpenSlide formats whose levels are ordinary TIFF pages."""
 
 _PHILIPS = "philips"
 

@@ -27,7 +27,7 @@ class Candidate:
     depth: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Content for JSON."""
         return {"head": self.head, "setting": self.setting, "depth": self.depth}
 
 
@@ -113,7 +113,7 @@ class SelectedHead:
         return replace(self, parts=tuple(map(fitted, self.parts)))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Content for JSON."""
         return {
             "parts": [
                 {**part.candidate.as_dict(), "temperature": part.temperature, "weight": part.weight}

@@ -30,14 +30,14 @@ _MLP_LAYERS = ("Mlp", "GluMlp", "SwiGLU", "SwiGLUPacked")
 
 @dataclass(frozen=True)
 class Architecture:
-    """How an encoder's trunk is built.
+    """Construction of an encoder's trunk.
 
     Attributes:
         build: input side in px -> trunk with random weights, (N, 3, P, P) -> (N, D).
         mean: of R, G, B at full scale 0..1, for published weights.
         std: of R, G, B at full scale 0..1, for published weights.
         any_size: whether the trunk takes other sides than the one it was built for.
-        stages: names of the trunk's modules that `FirstStages` may end after, in the order of the forward pass.
+        stages: possible last modules of `FirstStages`, in the order of the forward pass.
         side_px: input side, to which patches are resized; None: the side of the patches.
         output: one vector, or tokens whose class token and mean of patch tokens are the features.
         license: of the published weights; None: not in the table.
@@ -143,7 +143,7 @@ def _timm(name: str, base: str, arguments: Mapping[str, Any]) -> Architecture:
 
     if not timm.is_model(
         base
-    ):  # also of "hf-hub:..." and "local-dir:...", which timm would read from elsewhere
+    ):  # Also False for "hf-hub:..." and "local-dir:...", which timm would read from other places.
         close = difflib.get_close_matches(name.lower(), [*PUBLISHED, *ENCODERS, *timm.list_models()], n=3)
         advice = f"name {' or '.join(map(repr, close))}" if close else "name one of `histo-monai encoders`"
         raise InputError(

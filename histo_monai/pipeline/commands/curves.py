@@ -154,7 +154,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
                     f"`dvc exp remove {experiment.name}`"
                 )
             counts = experiment.metrics[trained]
-            num_labels = counts.get("num_labels", counts["num_labeled"])  # those that select count, too
+            num_labels = counts.get("num_labels", counts["num_labeled"])  # Labels for selection count, too.
             place, repeat = (params.alpha, num_labels), (run.encoder, run.seed)
             finetuned, student = (patches.predictions[name] for name in (FINETUNED, STUDENT))
             members += [

@@ -30,7 +30,7 @@ from histo_monai.utils.storage.shapes import misfit
 RECORDS = (paths.METRICS, "written.json", "*.map.json")
 """Names of sealed JSON records with the digests of files."""
 
-_AGAIN = "`dvc pull` or `dvc repro` again (docs/remote.md)"
+_AGAIN = "run `dvc pull` or `dvc repro` again (docs/remote.md)"
 _STALE = "`dvc repro`"
 _SHOWN = 5
 

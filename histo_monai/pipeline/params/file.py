@@ -103,10 +103,10 @@ def _add(node: _Node, open_nodes: list[_Node]) -> None:
 
 def _forbidden(event: Event) -> str | None:
     if getattr(event, "value", None) == "<<":
-        return "merge keys (<<) are not read; write the values out"
+        return "merge keys (<<) are not read. Fix: write out the values"
     tag = getattr(event, "tag", None)
     if tag is not None:
-        return f"tags ({tag}) are not read; write a plain value"
+        return f"tags ({tag}) are not read. Fix: write the value without a tag"
     return None
 
 

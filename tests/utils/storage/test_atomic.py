@@ -102,7 +102,7 @@ def _broken_link(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (_link, "is a link to .*elsewhere\. Fix: link the whole data folder instead"),
+        (_link, r"is a link to .*elsewhere\. Fix: link the whole data folder instead"),
         (_broken_link, "is a link to .*nowhere"),
         (lambda folder: folder.write_text("x"), "is a file, but a folder is needed"),
         (os.mkfifo, "is a file, but a folder"),

@@ -27,7 +27,7 @@ _X = np.uint64(0xC2B2AE3D27D4EB4F)
 
 @dataclass(frozen=True)
 class Grid:
-    """A raster of sample points: row i lies at `y_um + (i + 0.5) * step_um`, column j at `x_um + (j + 0.5) * step_um`."""
+    """Raster of sample points: row i at `y_um + (i + 0.5) * step_um`, column j at `x_um + (j + 0.5) * step_um`."""
 
     y_um: float
     x_um: float
