@@ -119,7 +119,7 @@ def open_without_cucim(
         if not is_for_pillow:
             (height, width), number = levels[0].page.size_yx, levels[0].page.number
             what = f"its full resolution is image {number} ({width} x {height} px), which OpenSlide does not give"
-            raise SlideError(path, f"{what} (cuCIM: {why}). Fix: save that image as a file of its own.")
+            raise SlideError(path, f"{what} (cuCIM: {why}). Fix: save this image as a separate file.")
     logger.info("slide %s: library=pillow, because OpenSlide does not give all of its levels", path)
     return open_by_tiles(path, pages, levels, TiffBackend)
 

@@ -239,7 +239,7 @@ def _write(name: str, text: str) -> Callable[[Path], Any]:
         (_write("a.geojson", "[]"), {}, "annotations: gives no patch"),
         (_write("b.geojson", "{"), {}, r"b\.geojson: not JSON"),
         (lambda folder: (folder / "a.tif").write_bytes(b""), {}, r"a\.geojson: .*a\.tif: the file is empty"),
-        (lambda folder: None, {"region_mpp": 0.25}, r"a\.geojson: .*asked for 0\.25 µm/px, finer"),
+        (lambda folder: None, {"region_mpp": 0.25}, r"a\.geojson: .*0\.25 µm/px requested, finer"),
         (lambda folder: (folder / "slides.csv").unlink(), {}, r"slides\.csv: not found"),
     ],
 )
