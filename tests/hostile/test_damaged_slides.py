@@ -289,7 +289,7 @@ def test_a_patch_or_a_thumbnail_beyond_memory_is_a_sentence(copy_of):
     with open_slide(copy_of("jpeg-big.tif"), mpp=0.5) as slide:
         with pytest.raises(SlideError, match=r"at 1000 µm/px this read has .* more than"):
             slide.read(Box((100, 100), 256, 1000.0))
-        with pytest.raises(SlideError, match="this read has .* more than"):
+        with pytest.raises(SlideError, match=r"this read has .* more than"):
             slide.read(Box((100, 100), 10**6, 0.5))
 
 

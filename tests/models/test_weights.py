@@ -331,7 +331,7 @@ def test_a_broken_file_is_refused_in_one_line(
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"weights\.h5: no weight file.*\.safetensors"):
+    with pytest.raises(ValueError, match=r"weights\.h5: not a weights file.*\.safetensors"):
         EncoderStart(weights=tmp_path / "weights.h5").build(PX)
 
 

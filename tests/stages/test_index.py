@@ -111,8 +111,8 @@ def test_labels_on_slides_keep_the_patient_of_the_slide(project: Callable[..., P
     assert patches["patient_id"].tolist() == ["s", "s", "b", "b"]
     assert patches["label_rank"].notna().tolist() == [True, True, False, False]
     assert _metrics()["warnings"] == [
-        "no patch has the split test: all figures are of validation patches, which also selected the models, so they "
-        "are too good; name patients to test on in the column split"
+        "no patch has the split test: all results are of validation patches, which also selected the models, so they "
+        "are too good. Fix: mark test patients in the column split"
     ]
 
 

@@ -257,8 +257,8 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
             ),
             _scores,
         ),
-        r"labels are scores, and moco learns to ignore stain, on which scores depend. "
-        r"pretraining_methods: \[random, rsp\]",
+        r"labels are scores, and moco learns to ignore stain, on which scores depend\. "
+        r"Fix: set pretraining_methods: \[random, rsp\]",
     ),
     "students without a patch to learn from": (
         NO_MAPS,
