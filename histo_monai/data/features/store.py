@@ -103,8 +103,8 @@ def stored(path: Path, features: NDArray[np.float32], precision: StoredPrecision
         values = features.astype(precision)
     if not np.isfinite(values).all():
         raise InputError(
-            f"{path}: a feature of {np.abs(features).max():g} exceeds the range of float16. Fix: set features.precision: "
-            "float32."
+            f"{path}: a feature of {np.abs(features).max():g} exceeds the range of float16. "
+            "Fix: set features.precision: float32."
         )
     return values
 
