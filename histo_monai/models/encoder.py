@@ -14,9 +14,9 @@ from histo_monai.models.encoders.published import HALF, Color, Output
 from histo_monai.utils.errors import InputError
 
 _LEAST_VARIANCE = 1e-4
-"""Added to the variance of a channel: the slope of the root at 0 is infinite."""
+"""Constant added to the variance of a channel, because the square root has an infinite slope at 0."""
 _NUM_FEATURES: dict[tuple[Callable[[int], nn.Module], int], int] = {}
-"""Builder and input side -> D; the pass of shapes takes longer than the construction."""
+"""Builder and input side -> D; computing shapes takes longer than building the network."""
 
 
 class FirstStages(nn.Module):

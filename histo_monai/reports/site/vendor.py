@@ -170,4 +170,4 @@ if __name__ == "__main__":
     try:
         fetch(HERE / NAME)
     except OSError as error:
-        sys.exit(f"{error}; is the registry of npm reachable from here?")
+        sys.exit(f"{error}. Fix: check the connection to the npm registry")
