@@ -60,7 +60,7 @@ def run(*, all_commits: bool, score: float | None) -> None:
         _LOG.warning("curves: unfinished experiments excluded: %s", ", ".join(experiments.waiting))
     if not experiments.done:
         raise InputError(
-            "curves: no finished experiment. Fix: run one, e.g. `dvc exp run -S alpha=0.25`, or give --all-commits"
+            "experiments: none has finished. Fix: run one, e.g. `dvc exp run -S alpha=0.25`, or give --all-commits"
         )
     libraries = found()
     warnings = [] if libraries else [NO_LIBRARIES]
