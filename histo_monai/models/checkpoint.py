@@ -108,7 +108,7 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
     odd = sorted(set(part) ^ set(want)) or sorted(n for n in want if want[n].shape != part[n].shape)
     if odd:
         raise InputError(
-            f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or misshapen. "
+            f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or of another shape. "
             f"{_MAKE_AGAIN}"
         )
     kinds = sorted(name for name in want if not _same_kind(want[name].dtype, part[name].dtype))

@@ -170,9 +170,8 @@ def checked_files(path: Path) -> tuple[Path, ...]:
     except (FileNotFoundError, NotADirectoryError):
         raise SlideError(path, "no such file. Fix: check the path in the manifest.") from None
     except InputFileError as error:
-        raise SlideError(
-            path, f"{str(error).removeprefix(f'{path}: ')}. Fix: check the path in the manifest."
-        ) from None
+        fix = ". Fix: check the path in the manifest." if error.problem == str(error) else ""
+        raise SlideError(path, f"{str(error).removeprefix(f'{path}: ')}{fix}") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
         why = getattr(error, "strerror", None) or error
         raise SlideError(

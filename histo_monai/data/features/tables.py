@@ -68,7 +68,9 @@ def source_digests(rows: pd.DataFrame) -> dict[Path, str]:
         with ThreadPoolExecutor(_THREADS) as pool:  # reading waits for the disk
             return dict(zip(files, pool.map(_sample_sha256, files), strict=True))
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+        raise InputError(
+            f"{error.filename}: cannot be read ({error.strerror}). Fix: restore the file."
+        ) from None
 
 
 def images_sha256(digests: Iterable[str]) -> str:
