@@ -13,12 +13,12 @@ from histo_monai.pipeline.arguments import COMMANDS, STAGES, build_parser
 PAGE = Path(__file__).resolve().parent.parent / "docs/commands.md"
 _HEAD = """# Commands
 
-`histo-monai` and `python -m histo_monai` are the same. This page is written from the program's own help
-(`histo-monai COMMAND --help`); a test holds both to be equal. A call ends with 0 where all is well, 1 with one line on
-what is wrong and how to mend it, 2 where the call itself is wrong, 130 where it was stopped.
-`histo-monai --version` names the version; `histo-monai --print-completion bash` (`zsh`, `tcsh`) prints a script that
+`histo-monai` and `python -m histo_monai` are one program. This page shows its help (`histo-monai COMMAND --help`).
+Exit status: 0 for success; 1 for an error, with one line on the problem and its fix; 2 for a wrong call; 130 after
+Ctrl-C.
+`histo-monai --version` prints the version. `histo-monai --print-completion bash` (`zsh`, `tcsh`) prints a script that
 completes commands and options in a shell.
-Letters that a console cannot show (ASCII, GBK, ...) are escapes there: `\\xb5m` is µm.
+A console that cannot show a letter (ASCII, GBK, ...) shows an escape: `\\xb5m` is µm.
 """
 _STAGES = """
 ## Stages
@@ -27,12 +27,12 @@ Each reads `params.yaml` in the current folder and writes one folder below `data
 """
 _COMMANDS = """
 ## Commands
-They look at what stages have left, or at slides of your own choice, and never write to what they read.
+Commands read results of stages, or any slides that you name. They never write to their inputs.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Content of the page."""
     of = next(
         action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)
     ).choices

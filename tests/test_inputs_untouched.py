@@ -190,7 +190,7 @@ def test_a_command_that_would_write_to_an_input_is_one_line(
     before = _state()
     assert main(call) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
-    assert "which is read" in line or "did not write it" in line
+    assert "is the input" in line or "the input data/" in line or "did not write it" in line
     assert _state() == before
 
 
@@ -213,5 +213,5 @@ def test_a_stage_whose_folder_really_is_raw_data_is_one_line(
     OWN.symlink_to(Path("..") / stage / "own")
     assert main([stage]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
-    assert f"data/{stage}: is to be replaced, but really lies in, is or holds data/raw/own" in line
+    assert f"data/{stage}: an output folder, but it is, contains or lies in the input data/raw/own" in line
     assert (place / "slides.csv").read_text() == "mine"

@@ -201,7 +201,7 @@ def test_an_unknown_method_and_a_missing_index_are_one_line(
 ) -> None:
     project()
     assert "known: random, pretrained, vae, moco, rsp" in _refused(capfd, "pretrain", "--method", "rps")
-    assert "slides.csv: not found; run `dvc repro index` first" in _refused(
+    assert "slides.csv: not found. Fix: run `dvc repro index`" in _refused(
         capfd, "pretrain", "--method", "rsp"
     )
 
@@ -326,7 +326,7 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "histo-monai index: error: params.yaml: cannot be read (No such file or directory); "
+        "histo-monai index: error: params.yaml: cannot be read (No such file or directory). Fix: "
         "run from the project's root, or make a project: histo-monai init FOLDER"
     ]
     assert list(tmp_path.iterdir()) == []

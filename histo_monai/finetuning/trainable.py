@@ -1,4 +1,4 @@
-"""Which layers a fine-tuning trains: all, the last stage, or adapters of low rank."""
+"""Trained layers of a fine-tuning: all, the last stage, or low-rank adapters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Mode = Literal["all", "last", "adapters"]
 RANK = 8
 """Rank of the adapters."""
 _SERIES = ("blocks", "stages", "layers", "features")
-"""Names that torchvision and timm give to a row of blocks or stages."""
+"""Names of sequences of blocks or stages in torchvision and timm."""
 
 
 class LowRank(nn.Module):
@@ -38,7 +38,7 @@ class LowRank(nn.Module):
 
 
 def add_adapters(model: TaskModel, mode: Mode, seed: int) -> None:
-    """Give each linear layer of a transformer's blocks an adapter, in the mode "adapters"; else change nothing."""
+    """In the mode "adapters", add an adapter to each linear layer of a transformer's blocks."""
     if mode != "adapters":
         return
     generator = torch.Generator().manual_seed(seed % 2**63)
@@ -47,7 +47,7 @@ def add_adapters(model: TaskModel, mode: Mode, seed: int) -> None:
 
 
 def merge_adapters(model: TaskModel) -> None:
-    """Add adapters to their weights: layers and names are those of the architecture again, and all may train."""
+    """Merge adapters into their weights and unfreeze all layers; layers and names are the architecture's again."""
     for layer in list(model.encoder.trunk.modules()):
         if parametrize.is_parametrized(layer, "weight"):
             parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
@@ -56,9 +56,9 @@ def merge_adapters(model: TaskModel) -> None:
 
 
 def freeze(model: TaskModel, mode: Mode) -> None:
-    """Let the head train, and of the encoder only what the mode names.
+    """Freeze the encoder except for the layers of the mode; the head always trains.
 
-    "last" is the last stage or block, and what follows it. "adapters" are adapters of transformers; networks without
+    "last": the last stage or block and the layers after it. "adapters": the adapters of transformers; networks without
     linear layers in their blocks train batch-norms and the last stage.
     """
     if mode == "all":

@@ -43,7 +43,7 @@ def pretraining(about: Mapping[str, Any]) -> str:
 
 
 def license_limits(license: str | None) -> str:
-    """What a license of weights restricts, in words; empty if its text names no limit known here."""
+    """Restrictions of a weights license, in words; empty if its text names no known restriction."""
     text = (license or "").lower()
     limits = []
     if re.search(r"\bnc\b|non-?\s?commercial", text):

@@ -78,7 +78,7 @@ def read_description(path: Path, shape: Shape = object) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, is not JSON, or has another shape, format or content than saved.
     """
-    description = read_json(path, f"it describes the model; {_REMEDY}", shape)
+    description = read_json(path, _REMEDY, shape)
     written_as = description.get("format")
     if written_as != FORMAT:
         newer = isinstance(written_as, int) and written_as > FORMAT
@@ -108,7 +108,7 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
     odd = sorted(set(part) ^ set(want)) or sorted(n for n in want if want[n].shape != part[n].shape)
     if odd:
         raise InputError(
-            f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or misshapen. "
+            f"{path}: does not fit {type(module).__name__}: {prefix}{odd[0]} is missing, extra or of another shape. "
             f"{_MAKE_AGAIN}"
         )
     kinds = sorted(name for name in want if not _same_kind(want[name].dtype, part[name].dtype))

@@ -153,7 +153,7 @@ _ENCODER: dict[str, _Rule] = {
         "an input side in px, 32 to 2048, or null for the side of the patches",
         lambda value: value is None or (type(value) is int and 32 <= value <= 2048),
     ),
-    "arguments": ("arguments of timm by name, plain values, or null", _are_arguments),
+    "arguments": ("arguments of timm by name (number, text, true, false or null), or null", _are_arguments),
     "mean": ("three numbers", _is_color),
     "std": ("three positive numbers", lambda value: _is_color(value) and min(value) > 0),
     "weights": ("sha256 and license of the initial weights' file, or null", _are_weights),

@@ -16,7 +16,7 @@ from histo_monai.models.settings import Depth, in_order
 from histo_monai.utils.errors import InputError
 
 _NUM_FEATURES: dict[tuple[Callable[[int], nn.Module], int], int] = {}
-"""Builder and input side -> D; the pass of shapes takes longer than the construction."""
+"""Builder and input side -> D; computing shapes takes longer than building the network."""
 
 
 class Encoder(nn.Module):
@@ -38,7 +38,7 @@ class Encoder(nn.Module):
         arguments: of timm, which override the table's.
 
     Attributes:
-        ends: modules of the trunk that it may end after, as `Architecture.stages`.
+        ends: possible last modules of a shortened trunk (`Architecture.stages`).
         stages: number of stages after `end_after`; None: full depth.
         earlier: further depths after `end_at`, whose features come before; numbers of stages.
         widths: number of features of each depth.
@@ -117,9 +117,8 @@ class Encoder(nn.Module):
     def _end(self, stages: int) -> str:
         """Name of the trunk's module that ends a stage."""
         if not 1 <= stages <= len(self.ends):
-            raise InputError(
-                f"encoder {self.name} cannot end after {stages} of its stages; it can after {len(self.ends)} at most"
-            )
+            mend = f"name a stage from 1 to {len(self.ends)}" if self.ends else "use its full depth"
+            raise InputError(f"encoder {self.name}: has no stage {stages}. Fix: {mend}")
         return self.ends[stages - 1]
 
     def stage_features(self, patches: torch.Tensor) -> list[torch.Tensor]:
@@ -142,8 +141,8 @@ class Encoder(nn.Module):
             patches = resized(patches, self.side_px)
         elif not self.any_size and patches.shape[-2:] != (self.img_px, self.img_px):
             raise InputError(
-                f"encoder {self.name} was built for patches of {self.img_px} px and got "
-                f"{' x '.join(map(str, patches.shape[-2:]))} px; run the pretrain stage again with this patch_px"
+                f"encoder {self.name}: patches of {' x '.join(map(str, patches.shape[-2:]))} px, but it was built for "
+                f"{self.img_px} px. Fix: run the pretrain stage again with this patch_px"
             )
         return self._vectors(self.trunk((patches - self.mean) / self.std))
 
@@ -229,15 +228,15 @@ def build_encoder(
         key = (known.build, input_px)
         encoder.num_features = _NUM_FEATURES.get(key) or _num_features(encoder, input_px)
         encoder.widths = (encoder.num_features,)
-        if name in ENCODERS:  # The others are made anew for each call.
+        if name in ENCODERS:  # Other architectures are built for each call.
             _NUM_FEATURES[key] = encoder.num_features
     except (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
         set_side = "set encoder.side" if side_px else "set patch_px (or encoder.side)"
         arguments_too = ", or correct encoder.arguments" if arguments else ""
         raise InputError(
-            f"encoder.name is {name!r}, which gives no features of patches of {input_px} px ({why}); {set_side} to a "
-            f"side that it takes (a transformer: a multiple of its own patch){arguments_too}, or choose another encoder"
+            f"encoder.name: {name!r} gives no features of patches of {input_px} px ({why}). Fix: {set_side} to a side "
+            f"that it accepts (a transformer: a multiple of its own patch){arguments_too}, or choose another encoder"
         ) from None
     return encoder
 
@@ -262,8 +261,8 @@ def encoder_from(about: Mapping[str, Any]) -> Encoder:
     encoder.end_at([*about.get("earlier_stages", ()), about.get("stages")])
     if encoder.num_features != about["num_features"]:
         raise InputError(
-            f"encoder.num_features is {about['num_features']}, but {encoder.name} has {encoder.num_features}; "
-            "run the stage that makes it again"
+            f"encoder.num_features: {about['num_features']}, but {encoder.name} has {encoder.num_features}. "
+            "Fix: run the encoder's stage again"
         )
     encoder.weights = about["weights"]
     return encoder

@@ -78,5 +78,5 @@ def _equal(one: Encoder, other: Encoder) -> bool:
 
 
 def _architecture(encoder: Encoder) -> tuple[Any, ...]:
-    """What the tensors do not state: activations and pooling follow name and arguments; the side resizes patches."""
+    """Facts beside the tensors: name and arguments (activations, pooling), and the side of resized patches."""
     return encoder.name, encoder.arguments, encoder.side_px, encoder.output, encoder.depths

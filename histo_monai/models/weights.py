@@ -73,7 +73,7 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     wanted = trunk.state_dict()
     tensors, layout = known_layout(tensors, wanted)
     if layout:
-        _LOG.info("%s: layout=%s", path, layout)
+        _LOG.info("weights: file=%s layout=%s", path, layout)
     prefix = _best_prefix(tensors, wanted)
     matched = {name: tensors[prefix + name] for name in wanted if prefix + name in tensors}
     for name in wanted:  # torchvision's older files do not count batches, and nothing reads the count
@@ -91,16 +91,16 @@ def fit(tensors: Mapping[str, torch.Tensor], trunk: nn.Module, pair_mlp: nn.Modu
     missing, unknown = [name for name in wanted if name not in matched], sorted(set(rest) - set(known))
     if missing or unknown:
         raise InputError(
-            f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over; "
+            f"{path}: does not fit the encoder: {_some(missing)} missing, {_some(unknown)} left over. Fix: "
             f"{missing_argument(missing, unknown, tensors) or _remedy(tensors, wanted, prefix)}"
         )
     matched = _resized(matched, trunk, antialias=layout != TRANSFORMERS or "reg_token" in wanted)
     given = {layer: tensors[name] for name, layer in pairs.items()}
     _check_shapes({**matched, **given}, {**wanted, **(pair_mlp.state_dict() if given else {})}, path)
     heads = sorted({_bare(name).split(".")[0] for name in known})
-    under = f" under {prefix!r}" if prefix else ""
-    left = f"; left out: {', '.join(heads[:_SHOWN])} ({len(known)} tensors)" if known else ""
-    _LOG.info("%s: %d tensors%s%s", path, len(matched) + len(given), under, left)
+    under = f" prefix={prefix}" if prefix else ""
+    left = f" skipped={len(known)} ({', '.join(heads[:_SHOWN])})" if known else ""
+    _LOG.info("weights: file=%s tensors=%d%s%s", path, len(matched) + len(given), under, left)
     return Fitted(matched, given or None, normalization)
 
 
@@ -108,9 +108,7 @@ def _remedy(names: Iterable[str], wanted: Iterable[str], known: str) -> str:
     """Fix for names of a file that have an unknown prefix, or for another architecture."""
     prefix = in_the_way(names, wanted)
     if prefix and prefix != known:
-        return (
-            f"the encoder stands under {prefix!r}: save its tensors without that, or under {_PREFIXES[1]!r}"
-        )
+        return f"save the encoder's tensors without the prefix {prefix!r}, or with {_PREFIXES[1]!r}"
     return "set encoder.name to the architecture of the file"
 
 
@@ -182,7 +180,7 @@ def _resized(tensors: Tensors, trunk: nn.Module, *, antialias: bool) -> Tensors:
         or math.isqrt(given.shape[1] - prefixes) ** 2 != given.shape[1] - prefixes
     ):
         return tensors
-    _LOG.info("%s resampled from %d to %d places", name, given.shape[1], wanted.shape[1])
+    _LOG.info("weights: %s resampled from %d to %d positions", name, given.shape[1], wanted.shape[1])
     grid = list(about.patch_embed.grid_size)
     return {
         **tensors,
@@ -199,12 +197,12 @@ def _check_shapes(tensors: Tensors, wanted: Mapping[str, torch.Tensor], path: Pa
     ]
     if odd:
         raise InputError(
-            f"{path}: does not fit the encoder: of another shape or kind are {_some(odd)}; "
+            f"{path}: does not fit the encoder: shape or type differs for {_some(odd)}. Fix: "
             f"{wrong_argument(tensors, wanted) or 'set encoder.name to the architecture of the file'}"
         )
     bad = [name for name, tensor in tensors.items() if not bool(tensor.float().isfinite().all())]
     if bad:
-        raise InputError(f"{path}: NaN or infinity in {_some(bad)}; fetch it again")
+        raise InputError(f"{path}: NaN or infinity in {_some(bad)}. Fix: fetch it again.")
 
 
 def _some(names: list[str]) -> str:

@@ -161,7 +161,7 @@ def families(experiments: Iterable[Experiment]) -> list[Family]:
             params = parse_params(experiment.params)
         except InputError as error:
             raise InputError(
-                f"experiment {experiment.name}: params of another version ({error}). Fix: "
+                f"experiment {experiment.name}: params of another version ({error.problem}). Fix: "
                 f"`dvc exp remove {experiment.name}`"
             ) from None
         decisive, students = _flat(_decisive(params)), _students(params)

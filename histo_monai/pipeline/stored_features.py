@@ -1,4 +1,4 @@
-"""Features of patches that the stage `features` has stored, for stages that would encode the patches again."""
+"""Stored features of patches from the stage `features`, so that later stages need not encode the patches again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATCHES = "patches"
 _MODULES = tuple(
     f"histo_monai.wsi.inference.{name}" for name in ("features", "slides", "statistics", "table_features")
 )
-"""Modules that compute features, by name: a stage that reads features does not depend on their code."""
+"""Names of the modules that compute features; a stage that reads features does not depend on their code."""
 
 
 def features_code_sha256() -> str:
@@ -171,21 +171,21 @@ class StoredRows:
 def stored_features(
     params: Params, method: str, encoder: int, tables: Mapping[str, pd.DataFrame]
 ) -> dict[str, DepthFeatures] | None:
-    """Features of the patches of several tables by the whole pretrained encoder; None, with the reason in the log.
+    """Features of several tables of patches by the whole pretrained encoder; None, with the reason in the log.
 
-    They count only if the stage `features` would keep them, and took no batch-norm statistics of its own.
+    They are used only if they are current and have the batch-norm statistics of the pretraining.
 
     Args:
-        tables: rows of data/index/patches.csv or unlabeled.csv, by any name.
+        tables: any name -> rows of data/index/patches.csv or unlabeled.csv.
     """
     try:
         stored = StoredRows.of_encoder(params, method, encoder)
         pretrained = paths.encoder_folder(method, encoder) / paths.ENCODER
         if stored.depths != (None,) or stored.encoder_sha256 != file_sha256(pretrained):
-            raise InputError(f"{stored.folder}: of another depth, or other batch-norm statistics.")
+            raise InputError(f"{stored.folder}: depth or batch-norm statistics differ")
         stored.check(pd.concat(list(tables.values())))
         features = stored.read(*tables.values())
         return {name: features.of(rows) for name, rows in tables.items()}
     except InputError as error:
-        _LOG.info("features: not used, patches are encoded: %s", error)
+        _LOG.info("features: encoding patches, stored features do not apply: %s", error)
         return None

@@ -232,7 +232,7 @@ def _verdicts(split: SplitTable) -> Iterable[str]:
         yield _differences(split, arms, _both_in_words)
     for title, rest in (
         ("Between students of the same model", _pairs(students, same=0)),
-        ("Between the other methods, trained alike", _pairs(others, same=1)),
+        ("Between the other methods, with equal training", _pairs(others, same=1)),
     ):
         if rest:
             yield f"### {title}"

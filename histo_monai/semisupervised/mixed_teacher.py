@@ -4,7 +4,7 @@ MixMatch (Berthelot et al. 2019): mixtures of labeled and unlabeled images, shar
 (Tarvainen & Valpola 2017) and interpolation consistency (Verma et al. 2019): pseudo labels from one weak view by the
 average. The average normalizes by the batch of weak views: running statistics are of mixtures, which have less contrast
 than images. ReMixMatch (Berthelot et al. 2020): alignment to the labels' class proportions, and cross-entropy. A step
-costs half of MixMatch's. Scores are mixed and not sharpened. Mixing draws pseudo scores together, so they are
+costs half of MixMatch's. Scores are mixed and not sharpened. Mixing shrinks the spread of pseudo scores, so they are
 stretched to the spread of the labels.
 """
 

@@ -1,4 +1,4 @@
-"""Self-training of a head on frozen features: its confident predictions, spread to near patches, are pseudo labels."""
+"""Self-training of a head on frozen features: confident predictions, propagated to near patches, are pseudo labels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from histo_monai.semisupervised.settings import SelfTrainingSettings
 
 
 class SelfTraining:
-    """Head fitted to labels and to its own confident predictions, where cross-validation finds a lower loss."""
+    """Head fitted to labels and its own confident predictions, if this lowers the cross-validated loss."""
 
     Settings: ClassVar[type] = SelfTrainingSettings
 
     @staticmethod
     def fit_head(data: HeadData, settings: SelfTrainingSettings) -> SelfTrained:
-        """See `protocol.HeadTeacher`."""
+        """Head, and whether unlabeled patches are in it (`protocol.HeadTeacher`)."""
         return self_train(
             data,
             weight=settings.weight,

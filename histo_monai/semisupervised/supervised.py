@@ -25,7 +25,7 @@ class Supervised(Student):
 
     @staticmethod
     def fit_head(data: HeadData, settings: SupervisedSettings) -> SelfTrained:
-        """See `protocol.HeadTeacher`."""
+        """Head fitted to labels only (`protocol.HeadTeacher`)."""
         return labels_alone(data)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:

@@ -125,7 +125,7 @@ class CucimBackend(TiffBackend):
         for page, number in zip(levels, self._numbers, strict=True):
             if number is None and (page is levels[0] or why_not_pillow(page)):
                 height, width = page.size_yx
-                raise InputError(f"it does not give the one image of {width} x {height} px")
+                raise InputError(f"it does not find the image of {width} x {height} px")
         super().__init__(
             path,
             [

@@ -70,8 +70,8 @@ def choose_level(level_mpps: Sequence[float], mpp: float) -> int:
     """
     if level_mpps[0] > mpp * MAX_UPSAMPLING:
         raise InputError(
-            f"asked for {mpp:g} µm/px, finer than the slide's own {level_mpps[0]:g} µm/px by more than 10 %. "
-            f"Fix: ask for {level_mpps[0]:g} or coarser."
+            f"{mpp:g} µm/px requested, finer than the slide's own {level_mpps[0]:g} µm/px by more than 10 %. "
+            f"Fix: request {level_mpps[0]:g} or coarser."
         )
     fits = [i for i, level_mpp in enumerate(level_mpps) if level_mpp <= mpp * (1 + LEVEL_TOLERANCE)]
     return max(fits, key=lambda i: level_mpps[i], default=0)

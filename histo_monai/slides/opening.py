@@ -29,7 +29,7 @@ from histo_monai.utils.storage.slide_files import slide_files
 logger = logging.getLogger(__name__)
 
 _BY_PAGES = ("generic-tiff", "aperio")
-"""OpenSlide formats whose levels are plain TIFF pages."""
+"""OpenSlide formats whose levels are ordinary TIFF pages."""
 
 _PHILIPS = "philips"
 
@@ -119,7 +119,7 @@ def open_without_cucim(
         if not is_for_pillow:
             (height, width), number = levels[0].page.size_yx, levels[0].page.number
             what = f"its full resolution is image {number} ({width} x {height} px), which OpenSlide does not give"
-            raise SlideError(path, f"{what} (cuCIM: {why}). Fix: save that image as a file of its own.")
+            raise SlideError(path, f"{what} (cuCIM: {why}). Fix: save this image as a separate file.")
     logger.info("slide %s: library=pillow, because OpenSlide does not give all of its levels", path)
     return open_by_tiles(path, pages, levels, TiffBackend)
 
@@ -170,9 +170,8 @@ def checked_files(path: Path) -> tuple[Path, ...]:
     except (FileNotFoundError, NotADirectoryError):
         raise SlideError(path, "no such file. Fix: check the path in the manifest.") from None
     except InputFileError as error:
-        raise SlideError(
-            path, f"{str(error).removeprefix(f'{path}: ')}. Fix: check the path in the manifest."
-        ) from None
+        fix = ". Fix: check the path in the manifest." if error.problem == str(error) else ""
+        raise SlideError(path, f"{str(error).removeprefix(f'{path}: ')}{fix}") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
         why = getattr(error, "strerror", None) or error
         raise SlideError(

@@ -154,8 +154,8 @@ class Slide:
         if height * width > _MAX_PX:
             raise SlideError(
                 self.path,
-                f"at {mpp:g} µm/px {width} x {height} px would be read at a time, more than {_MAX_PX}. Fix: ask for "
-                f"less; its levels have {', '.join(f'{level_mpp:.4g}' for level_mpp in self.level_mpps)} µm/px.",
+                f"at {mpp:g} µm/px this read has {width} x {height} px, more than {_MAX_PX}. Fix: read a smaller "
+                f"region; levels have {', '.join(f'{level_mpp:.4g}' for level_mpp in self.level_mpps)} µm/px.",
             )
 
     def _regions(self, level: int, windows: Sequence[Window]) -> Iterator[NDArray[np.uint8]]:

@@ -47,7 +47,7 @@ class Stateful(Protocol):
 class ResumePoint:
     """File with the state of parts after every epoch, restored when an equal training starts.
 
-    The file is replaced atomically, so a kill during saving leaves the earlier state. It is read as tensors and plain
+    The file is replaced atomically, so a kill during saving leaves the earlier state. It is read as tensors and simple
     values only, so it never runs code.
 
     Args:

@@ -1,4 +1,4 @@
-"""Plain views of patches: one flip, three rotations, two strengths of stain; each is the same on every patch."""
+"""Fixed views of patches: one flip, three rotations, two stain strengths; equal for every patch."""
 
 from __future__ import annotations
 

@@ -4,4 +4,9 @@ from __future__ import annotations
 
 
 class InputError(ValueError):
-    """A file, parameter or argument is unusable: one line with place, problem and fix."""
+    """A file, parameter or argument is unusable: one line "place: problem. Fix: action."."""
+
+    @property
+    def problem(self) -> str:
+        """The line without its fix."""
+        return str(self).partition(". Fix: ")[0]

@@ -141,7 +141,7 @@ def test_what_a_function_cannot_use_is_refused_with_the_fix(project: Path) -> No
             function: Any = hm.predict if network is model else hm.encode
             with pytest.raises(hm.InputError, match=says):
                 function(network, *arguments)
-        with pytest.raises(hm.SlideError, match=r"asked for 0\.25 µm/px, finer than the slide's own"):
+        with pytest.raises(hm.SlideError, match=r"0\.25 µm/px requested, finer than the slide's own"):
             hm.tile(slide, 64, 0.25)
     with pytest.raises(hm.InputError, match="an encoder, not a fine-tuned model"):
         hm.load_model(ENCODER)

@@ -64,7 +64,7 @@ def test_a_failed_experiment_is_named_and_notes_among_the_curves_are_not_lost(
     assert main(["curves"]) == 1
     assert "data/curves/notes.txt: exists, and this command did not write it" in capsys.readouterr().err
     assert notes.read_text() == "mine"
-    assert "focal-bice failed" in caplog.text
+    assert "experiment=focal-bice excluded" in caplog.text
 
 
 def test_without_an_experiment_the_error_says_how_to_run_one(
@@ -72,7 +72,7 @@ def test_without_an_experiment_the_error_says_how_to_run_one(
 ) -> None:
     list_experiments(monkeypatch)
     assert main(["curves"]) == 1
-    assert "no experiment has ended well; run one, e.g. `dvc exp run" in capsys.readouterr().err
+    assert "experiments: none has finished. Fix: run one, e.g. `dvc exp run" in capsys.readouterr().err
     assert not Path("data/curves").exists()
 
 

@@ -158,8 +158,8 @@ def test_what_was_used_and_what_was_left_out_is_named_with_the_reason(pages: dic
     assert "8 experiments, 2 left out" in text
     for alpha in (0.1, 0.25, 0.5, 1.0):
         assert f"<td>exp-{alpha}-7</td>" in text
-    assert "it failed; <code>dvc queue logs focal-bice</code> says why" in text
-    assert "it has not ended yet" in text
+    assert "it failed; <code>dvc queue logs focal-bice</code> shows the reason" in text
+    assert "it has not finished" in text
 
 
 @pytest.fixture(scope="module")

@@ -132,7 +132,7 @@ def test_a_file_of_weights_that_is_missing_or_of_another_kind_fails_with_the_rem
     project: Path, with_weights: Callable[..., Params], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = _only(pipeline.weights_file(with_weights(None, "data/notes.txt")), "FAIL")
-    assert found.message == "data/notes.txt: no weight file"
+    assert found.message == "data/notes.txt: not a weights file"
     assert found.remedy.startswith("use .safetensors")
     with_weights("0" * 64)
     assert main(["doctor"]) == 1

@@ -96,7 +96,7 @@ def test_a_table_names_slides_and_their_resolution(folder: Path) -> None:
 def test_a_bad_slide_stops_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad.tif").write_bytes(b"no slide")
     assert _features("a.tif", "bad.tif", "b.tif") == 1
-    assert "1 of 3 slides have no features, all others have: slide bad.tif" in _last(capsys)
+    assert "slides: 1 of 3 failed, the others have features: slide bad.tif" in _last(capsys)
     assert {path.name for path in (folder / "out").glob("*.h5")} == {"a.h5", "b.h5"}
 
 
@@ -111,8 +111,8 @@ def test_no_file_of_a_user_is_written_over(folder: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--patch-px", "5"), "--patch-px is 5; expected a side of 32 to 2048 px"),
-        (("--patch-mpp", "0"), "--patch-mpp is 0; expected"),
+        (("--patch-px", "5"), "--patch-px: 5 px is out of range. Fix: give 32 to 2048"),
+        (("--patch-mpp", "0"), "--patch-mpp: 0 µm/px is implausible"),
         (("--stride-um", "-3"), "--stride-um: "),
         (("--model", "a.tif"), "a.json"),
     ],

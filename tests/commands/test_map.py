@@ -232,7 +232,7 @@ def test_links_to_a_slide_in_the_place_of_its_map_are_refused(
     before = (folder / "a.tif").read_bytes()
     for make in (os.symlink, os.link):
         make(folder / "a.tif", "maps/a.map.tif")
-        assert "maps/a.map.tif: is really a.tif, which is read" in _refused(capsys, "a.tif")
+        assert "maps/a.map.tif: is the input a.tif by another name" in _refused(capsys, "a.tif")
         (folder / "maps/a.map.tif").unlink()
     assert (folder / "a.tif").read_bytes() == before
 
@@ -352,7 +352,7 @@ def test_a_slide_that_changes_while_it_is_mapped_is_refused(
 def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with claim(folder / "maps", folder / "maps/.map.lock", replaces=False):
         line = _refused(capsys, "a.tif")
-    assert f"maps: already being written, by process {os.getpid()}; wait for it, or end it" in line
+    assert f"maps: already being written, by process {os.getpid()}. Fix: wait for it, or end it" in line
     assert _map("a.tif") == 0
 
 
@@ -372,8 +372,8 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
         (["a.tif", "--model", "none.safetensors"], "none.safetensors: no such model"),
         (["a.tif", "--model", "silent.safetensors"], "no µm/px, as it was trained"),
         (["a.tif", "--model", "tissues.safetensors", "--positive-class", "x"], "is unknown. Fix"),
-        (["a.tif", "--output", "a.tif"], "a.tif: is a file where a folder is to be written"),
-        (["a.tif", "--output", "loop/maps"], "loop: is a link that leads nowhere"),
+        (["a.tif", "--output", "a.tif"], "a.tif: is a file, but a folder is needed"),
+        (["a.tif", "--output", "loop/maps"], "loop: is a broken link"),
         (["a.tif", "--output", "occupied"], "occupied/.map.unfinished: is a link to"),
     ],
 )

@@ -285,7 +285,7 @@ def test_suggestions_that_became_annotations_by_a_link_are_not_replaced(
     (annotations / path.name).symlink_to(path.absolute())
     assert main(RUN) == 1
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert f"{path.name}: is really data/raw/own/annotations/{path.name}, which is read" in line
+    assert f"{path.name}: is the input data/raw/own/annotations/{path.name} by another name" in line
 
 
 def test_workers_and_processes_change_no_byte(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

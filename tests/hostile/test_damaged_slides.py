@@ -287,9 +287,9 @@ def test_a_tile_of_many_gigabytes_never_reaches_openslide(copy_of):
 
 def test_a_patch_or_a_thumbnail_beyond_memory_is_a_sentence(copy_of):
     with open_slide(copy_of("jpeg-big.tif"), mpp=0.5) as slide:
-        with pytest.raises(SlideError, match=r"at 1000 µm/px .* would be read at a time"):
+        with pytest.raises(SlideError, match=r"at 1000 µm/px this read has .* more than"):
             slide.read(Box((100, 100), 256, 1000.0))
-        with pytest.raises(SlideError, match="would be read at a time"):
+        with pytest.raises(SlideError, match=r"this read has .* more than"):
             slide.read(Box((100, 100), 10**6, 0.5))
 
 

@@ -232,7 +232,7 @@ def test_what_is_left_out_stands_in_the_log(
 ) -> None:
     with caplog.at_level("INFO"):
         _load(_save(tmp_path / "weights.pt", _under("module.")(resnet.state_dict())))
-    assert "weights.pt: 120 tensors under 'module.'; left out: fc (2 tensors)" in caplog.text
+    assert "weights.pt tensors=120 prefix=module. skipped=2 (fc)" in caplog.text
 
 
 class Runs:
@@ -263,17 +263,17 @@ ODD: dict[str, tuple[Callable[[State], Any], str]] = {
         lambda state: state | {"layer4.2.conv1.weight": torch.zeros(1)},
         r"0 missing, 1 \(layer4.2.conv1.weight\) left over",
     ),
-    "below a prefix nobody knows": (_under("model.tower."), r"stands under 'model\.tower\.'"),
+    "below a prefix nobody knows": (_under("model.tower."), r"without the prefix 'model\.tower\.'"),
     "below a word after known ones": (
         _under("module.backbone.tower."),
-        r"under 'module\.backbone\.tower\.'",
+        r"without the prefix 'module\.backbone\.tower\.'",
     ),
     "another network": (lambda state: {"a.weight": torch.zeros(1)}, "missing, 1 .a.weight. left over"),
     "a wrong shape": (
         lambda state: state | {"conv1.weight": torch.zeros(64, 3, 3, 3)},
-        r"another shape .* 1 \(conv1.weight \(64, 3, 3, 3\), not \(64, 3, 7, 7\)\)",
+        r"shape or type differs for 1 \(conv1.weight \(64, 3, 3, 3\), not \(64, 3, 7, 7\)\)",
     ),
-    "whole numbers": (lambda state: state | {"bn1.bias": torch.zeros(64).long()}, "another shape or kind"),
+    "whole numbers": (lambda state: state | {"bn1.bias": torch.zeros(64).long()}, "shape or type differs"),
     "NaN": (
         lambda state: state | {"bn1.bias": torch.full((64,), float("nan"))},
         r"NaN or infinity in 1 \(bn1.bias",
@@ -331,7 +331,7 @@ def test_a_broken_file_is_refused_in_one_line(
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"weights\.h5: no weight file.*\.safetensors"):
+    with pytest.raises(ValueError, match=r"weights\.h5: not a weights file.*\.safetensors"):
         EncoderStart(weights=tmp_path / "weights.h5").build(PX)
 
 

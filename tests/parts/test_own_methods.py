@@ -71,7 +71,11 @@ def test_a_process_that_is_spawned_for_a_training_has_the_method_and_its_setting
         ("My-Method.py", "", r"My-Method\.py: not the name of a method\. Fix: rename"),
         ("moco.py", "", r"moco\.py: moco is a method of the package\. Fix: rename"),
         ("quarters.py", SETTINGS, r"quarters\.py: expected one class with `Settings`, found none\. Fix: "),
-        ("quarters.py", f"{SETTINGS}{METHOD}class B(Quarters): pass", r"found Quarters, B\. Fix: one method"),
+        (
+            "quarters.py",
+            f"{SETTINGS}{METHOD}class B(Quarters): pass",
+            r"found Quarters, B\. Fix: write one method",
+        ),
         (
             "quarters.py",
             "class Quarters:\n    Settings = dict",

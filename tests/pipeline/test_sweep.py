@@ -79,7 +79,7 @@ def test_tensorboard_compares_queued_experiments_in_the_project_that_queued_them
 
 def test_curves_collects_what_ended_well(swept: Path, shell: Shell) -> None:
     output = shell("python -m histo_monai curves", swept)
-    assert "experiment too-few failed and is left out" in output
+    assert "experiment=too-few excluded, it failed" in output
     points = pd.read_csv(swept / "data/curves/points.csv").query("metric == 'accuracy' and method == 'rsp'")
     settings = {
         (training, alpha, mu)

@@ -347,7 +347,7 @@ def test_slides_are_compared_by_auc_with_delongs_test(
     folder = project(dataset="camelyon16", slide_level=MAPPED)
     assert main(["compare"]) == 1
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert message.endswith("random-0-paper-0/slides.csv: not found; run `dvc repro aggregate` first")
+    assert message.endswith("random-0-paper-0/slides.csv: not found. Fix: run `dvc repro aggregate`.")
     tables = {
         method: _diagnose(folder, method, 0, skill) for method, skill in (("random", 0.2), ("rsp", 3.0))
     }

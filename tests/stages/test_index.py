@@ -111,8 +111,8 @@ def test_labels_on_slides_keep_the_patient_of_the_slide(project: Callable[..., P
     assert patches["patient_id"].tolist() == ["s", "s", "b", "b"]
     assert patches["label_rank"].notna().tolist() == [True, True, False, False]
     assert _metrics()["warnings"] == [
-        "no patch has the split test: all figures are of validation patches, which also selected the models, so they "
-        "are too good; name patients to test on in the column split"
+        "no patch has the split test: all results are of validation patches, which also selected the models, so they "
+        "are too good. Fix: mark test patients in the column split"
     ]
 
 
@@ -321,8 +321,16 @@ def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: P
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("s2,", "../s2,", "slides.csv, row 4: slide_id '../s2' holds '/'; write '_s2'"),
-        ("s2,", "batch1/s2,", "slides.csv, row 4: slide_id 'batch1/s2' holds '/'; write 'batch1_s2'"),
+        (
+            "s2,",
+            "../s2,",
+            "slides.csv, row 4: slide_id '../s2' cannot name a file: it holds '/'. Fix: write '_s2'",
+        ),
+        (
+            "s2,",
+            "batch1/s2,",
+            "slides.csv, row 4: slide_id 'batch1/s2' cannot name a file: it holds '/'. Fix: write 'batch1_s2'",
+        ),
         (
             "label,split\n",
             "label,split,sha256\n",

@@ -44,5 +44,5 @@ def test_a_method_that_learns_from_slides_asks_for_some(capsys: pytest.CaptureFi
     params_with(pretraining_methods=["random", "rsp"])()
     assert main(STAGES[0]) == 1
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "data/raw/own/slides.csv: not found, and rsp learns from slides" in line
+    assert "data/raw/own/slides.csv: not found, but rsp trains on slides" in line
     assert "pretraining_methods: [random]" in line

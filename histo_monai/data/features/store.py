@@ -31,22 +31,22 @@ from histo_monai.utils.storage import whole_file
 FEATURES, COORDS, PATCH_ID = "features", "coords", "patch_id"
 StoredPrecision = Literal["float16", "float32"]
 _ALIGNED_BYTES = 64
-"""Where a dataset begins: a multiple of this."""
+"""Alignment of a dataset's begin in the file, bytes."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What decides features, as attributes of the dataset `features`.
+    """Inputs and settings of features, as attributes of the dataset `features`.
 
     Attributes:
         encoder_sha256: Digest of the encoder's file.
         slide_sha256: Digest of samples of the slide or of the images (`utils.storage.identity`).
-        coordinates_sha256: See `coordinates_sha256`.
-        mpp: µm/px of the patches; 0 where it is unknown or differs between patches.
+        coordinates_sha256: Result of the function `coordinates_sha256`.
+        mpp: µm/px of the patches; 0 if it is unknown or differs between patches.
         patch_px: Side of a patch, px.
         depth: Number of stages of the encoder; 0 for the whole encoder.
         stored_as: `float16` or `float32`.
-        code_sha256: Digest of the code that computed them; empty where it is not recorded.
+        code_sha256: Digest of the code that computed the features; empty if not recorded.
     """
 
     encoder_sha256: str
@@ -61,13 +61,13 @@ class Provenance:
 
 @dataclass(frozen=True)
 class StoredFeatures:
-    """Features as they lie on disk; arrays are memory-mapped and read-only.
+    """Features of a file; arrays are memory-mapped and read-only.
 
     Attributes:
         features: Shape (n, D), float16 or float32.
         coords: Shape (n, 2), int64.
         patch_id: Of each patch.
-        provenance: What decides them.
+        provenance: Inputs and settings.
     """
 
     features: NDArray[Any]
@@ -114,8 +114,8 @@ def stored(path: Path, features: NDArray[np.float32], precision: StoredPrecision
         values = features.astype(precision)
     if not np.isfinite(values).all():
         raise InputError(
-            f"{path}: a feature of {np.abs(features).max():g} exceeds the range of float16. Fix: features.precision: "
-            "float32."
+            f"{path}: a feature of {np.abs(features).max():g} exceeds the range of float16. "
+            "Fix: set features.precision: float32."
         )
     return values
 
@@ -131,7 +131,7 @@ def write_columns(path: Path, columns: Mapping[str, tuple[NDArray[Any], Mapping[
     """
     import h5py  # imported late: only code that writes HDF5 needs it
 
-    # In memory, since HDF5 ends the process where the disk is full; the bytes are those of a file.
+    # In memory, because HDF5 ends the process on a full disk; the bytes equal a file's.
     settings = {"driver": "core", "backing_store": False, "alignment_threshold": _ALIGNED_BYTES}
     with h5py.File(path.name, "w", alignment_interval=_ALIGNED_BYTES, **settings) as file:
         for name, (values, about) in columns.items():
@@ -145,7 +145,7 @@ def write_columns(path: Path, columns: Mapping[str, tuple[NDArray[Any], Mapping[
 
 
 def mapped(path: Path, dataset: Any) -> NDArray[Any]:
-    """A dataset as a read-only memory map; read whole where another program wrote it in chunks.
+    """A dataset as a read-only memory map; a dataset in chunks, of another program, is read whole.
 
     Raises:
         OSError: The file is shorter than the dataset, or cannot be read.
@@ -168,14 +168,14 @@ def read_features(path: Path, *, view: str = "", stage: int = 0, **expected: str
         expected: Fields of `Provenance` that the file must have, such as `encoder_sha256`.
 
     Raises:
-        InputError: The file is missing or damaged, or of another encoder, slide, or set of patches; names both.
+        InputError: The file is missing or damaged, or of another encoder, slide or set of patches; names both.
     """
     unknown = expected.keys() - {field.name for field in dataclasses.fields(Provenance)}
     if unknown:
         raise ValueError(f"no field of Provenance: {', '.join(sorted(unknown))}")
     again = "Fix: remove it and run the features stage again."
     if not path.is_file():
-        raise InputError(f"{path}: no such file of features. Fix: run the features stage.")
+        raise InputError(f"{path}: not found. Fix: run the features stage.")
     try:
         with open_hdf5(path) as file:
             about = file[FEATURES].attrs
@@ -198,5 +198,5 @@ def read_features(path: Path, *, view: str = "", stage: int = 0, **expected: str
             patch_ids = tuple(name.decode() for name in names.tolist())
     except (OSError, KeyError, UnicodeDecodeError) as error:
         what = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: no features as histo_monai writes them ({what}). {again}") from None
+        raise InputError(f"{path}: not a features file of histo_monai ({what}). {again}") from None
     return StoredFeatures(features, coords, patch_ids, provenance)

@@ -1,4 +1,4 @@
-"""Features of the rows of a table of patches: in which file they lie, and how they are read."""
+"""Features of a table of patches: their files, and their reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from histo_monai.utils.storage import file_of, identify_slide
 
 _THREADS = 8
 NUM_IMAGE_FILES = 16
-"""Files over which patches that are whole images are spread, by a digest of their names."""
+"""Number of files for features of image patches, divided by a digest of the patches' names."""
 _PLACE = ("y", "x", "mpp", "side_px", "slide_mpp")
 
 
@@ -45,7 +45,7 @@ def rows_sha256(rows: pd.DataFrame) -> str:
 
 
 def rows_by_file(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Rows of each file, in the order of the file; a patch that a table repeats comes once."""
+    """Rows of each file, in the order of the file, without repeated patches."""
     rows = rows.drop_duplicates("patch_id").sort_values("patch_id", kind="stable")
     return {
         str(name): part.reset_index(drop=True) for name, part in rows.groupby(files_of_rows(rows), sort=True)
@@ -53,7 +53,7 @@ def rows_by_file(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def source_files(rows: pd.DataFrame) -> list[Path]:
-    """Files that the rows of one file of features are read from: the slide, or each image or zip once."""
+    """Source files of one features file: the slide, or each image or zip once."""
     return list(dict.fromkeys(file_of(Path(path)) for path in rows["path"]))
 
 
@@ -68,7 +68,9 @@ def source_digests(rows: pd.DataFrame) -> dict[Path, str]:
         with ThreadPoolExecutor(_THREADS) as pool:  # reading waits for the disk
             return dict(zip(files, pool.map(_sample_sha256, files), strict=True))
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+        raise InputError(
+            f"{error.filename}: cannot be read ({error.strerror}). Fix: restore the file."
+        ) from None
 
 
 def images_sha256(digests: Iterable[str]) -> str:
@@ -77,13 +79,13 @@ def images_sha256(digests: Iterable[str]) -> str:
 
 
 def check_features(folder: Path, rows: pd.DataFrame, patch_ids: pd.Series, **expected: str | float) -> None:
-    """Compare the files that hold some patches with the slides, images and places of their patches now.
+    """Compare the features files of some patches with the current slides, images and places of the patches.
 
     Args:
-        folder: as of `features_of_rows`.
-        rows: all rows of the tables that features were made of.
+        folder: argument of `features_of_rows`.
+        rows: all rows of the tables that the features belong to.
         patch_ids: names of the patches whose files are compared.
-        expected: as of `read_features`.
+        expected: argument of `read_features`.
 
     Raises:
         InputError: a file is missing, or was made from something else; names the file.

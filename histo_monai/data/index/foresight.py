@@ -89,24 +89,28 @@ def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead)
     num = int((table["split"] == "train").sum())
     if ahead.alpha < 1:
         lines.append(
-            f"alpha {ahead.alpha:g}: the labels of {1 - ahead.alpha:.0%} of the {num} training patches are set aside. "
+            f"alpha {ahead.alpha:g}: the labels of {1 - ahead.alpha:.0%} of the {num} training patches are not used. "
             "Fix: set alpha: 1 to use all."
         )
     elif ahead.teaches and not ahead.num_unlabeled:
         lines.append(
-            "semi-supervised training has no unlabeled patch: all labels are used, and no other patches are sampled "
-            "(labels.<dataset>.unlabeled, if labeled squares of slides state the resolution)"
+            "semi-supervised training has no unlabeled patch: all labels are used, and no other patches are sampled. "
+            "Fix: set labels.<dataset>.unlabeled; the labeled squares of slides must state µm/px"
         )
     lines += _cross_validation(table, ahead)
     if ahead.ignore_stains and table["score"].notna().any():
         lines.append(
-            f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to ignore the stains that scores measure: "
-            "pretraining_methods: [random, rsp] was better in trials"
+            f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to ignore stain, on which scores depend. "
+            "Fix: set pretraining_methods: [random, rsp], which was better in trials"
         )
     if ahead.maps is not None and (whole_slides["label"] != "").any():
         classes = sorted(set(table["label"]) - {""})
         why = why_no_diagnosis(whole_slides, ahead.maps.label, classes)
-        lines += [f"{why}; {ahead.maps.section}.positive_class is the slide label to detect"] if why else []
+        lines += (
+            [f"{why}. Fix: set {ahead.maps.section}.positive_class to the slide label to detect"]
+            if why
+            else []
+        )
     return lines
 
 
@@ -121,8 +125,8 @@ def _cross_validation(table: pd.DataFrame, ahead: Ahead) -> list[str]:
             if (table["split"] == "test").any():
                 return [f"cross-validation cannot run: {why}. Fix: label patches of another patient"]
             return [
-                f"nothing can be measured: no patch has the split test, {why}. Fix: label patches of another patient, "
-                "or name patients to test on in the column split"
+                f"no result can be measured: no patch has the split test, and {why}. Fix: label patches of another "
+                "patient, or mark test patients in the column split"
             ]
     return []
 
@@ -203,7 +207,7 @@ def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: 
     if slides.empty:
         return []
     for seed in ahead.seeds:
-        try:  # classifiers of slides are cross-validated, too
+        try:  # Slide classifiers are cross-validated, too.
             assign_folds(slides, 2, generator(seed, "folds"))
         except InputError as error:
             return [f"{str(error).removesuffix('.')}, {NO_MAPS}"]

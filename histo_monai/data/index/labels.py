@@ -135,13 +135,13 @@ def _check_classes(table: pd.DataFrame, *, is_separate: bool = False) -> list[st
             )
     if not classes["test"]:
         figures = (
-            "all figures are of validation patches, which also selected the models, so they are too good"
+            "all results are of validation patches, which also selected the models, so they are too good"
             if is_separate
-            else "figures come from cross-validation inside the labels, which needs two patients of each class"
+            else "results come from cross-validation inside the labels, which needs two patients of each class"
         )
-        return [f"no patch has the split test: {figures}; name patients to test on in the column split"]
+        return [f"no patch has the split test: {figures}. Fix: mark test patients in the column split"]
     lacking = sorted(classes["train"] - classes["test"])
-    return [f"the test patches have none of class {', '.join(lacking)}"] if lacking else []
+    return [f"no test patch is of class {', '.join(lacking)}"] if lacking else []
 
 
 def _shared_patients(table: pd.DataFrame) -> list[str]:
@@ -151,6 +151,6 @@ def _shared_patients(table: pd.DataFrame) -> list[str]:
         if shared:
             return [
                 f"validation and training have common {column.removesuffix('_id')}s "
-                f"({', '.join(sorted(shared)[:5])}): validation figures may be too good"
+                f"({', '.join(sorted(shared)[:5])}): validation results may be too good"
             ]
     return []

@@ -53,8 +53,8 @@ def _sizes(table: pd.DataFrame) -> list[str]:
     if num.get("validation", 0) <= num.get("train", 0):
         return []
     return [
-        f"there are more patches for validation ({num['validation']}) than for training ({num['train']}), from "
-        "patients or slides with many. Fix: lower index.validation_fraction, or fill the column split"
+        f"there are more patches for validation ({num['validation']}) than for training ({num['train']}), "
+        "because some patients or slides have many. Fix: lower index.validation_fraction, or fill the column split"
     ]
 
 
@@ -66,7 +66,7 @@ def _one_sided(table: pd.DataFrame) -> list[str]:
         if len(shares) and shares.iloc[0] >= _ONE_SIDED:
             lines.append(
                 f"{shares.iloc[0]:.0%} of the {len(labels)} {split} patches are {shares.index[0]!r}, so a constant "
-                "answer has that accuracy. Fix: add patches of other classes"
+                "prediction has this accuracy. Fix: add patches of other classes"
             )
     return lines
 
@@ -86,7 +86,7 @@ def _on_glass(table: pd.DataFrame, tissue_mpp: float, processes: int) -> list[st
         what = f"of class {label!r} " if label else ""
         lines.append(
             f"{len(some)} of {num} patches {what}show empty glass, no tissue (the first: {some['patch_id'].iloc[0]}, "
-            f"y {some['y'].iloc[0]:.0f}, x {some['x'].iloc[0]:.0f}). Fix, unless the class is glass: outline it anew"
+            f"y {some['y'].iloc[0]:.0f}, x {some['x'].iloc[0]:.0f}). Fix: outline the class again, unless it is glass"
         )
     return lines
 

@@ -129,7 +129,7 @@ def twins_in_pretraining(corpus: pd.DataFrame, slides: pd.DataFrame) -> list[str
     named = [f"{row.slide_id_x} and {row.slide_id_y}" for row in both.itertuples()]
     return [
         f"the pretraining's training and validation have {len(both)} slides of the same pixels: {first_five(named)}; "
-        "its validation figures are too good"
+        "its validation results are too good"
     ]
 
 

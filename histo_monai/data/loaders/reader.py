@@ -92,7 +92,7 @@ def check_on_slide(slide: Slide, center_yx: NDArray[Any]) -> None:
         height, width = slide.size_yx
         raise SlideError(
             slide.path,
-            f"a patch is asked for around y {y:g}, x {x:g}, but it has {height} x {width} px. Fix: restore the "
+            f"the patch center y {y:g}, x {x:g} lies outside its {height} x {width} px. Fix: restore the "
             "indexed slide, or run `dvc repro index` again.",
         )
 

@@ -51,7 +51,7 @@ def power_of(slide: Slide) -> float:
         SlideError: The file states no power.
     """
     if slide.objective_power is None:
-        raise SlideError(slide.path, "states no objective power. Fix: ask by mpp (µm/px) or by level.")
+        raise SlideError(slide.path, "states no objective power. Fix: request mpp (µm/px) or a level.")
     return slide.objective_power
 
 

@@ -1,6 +1,6 @@
-"""Simulated H&E: cohorts in the official layouts of the public datasets, from a seed.
+"""Simulated H&E: datasets in the official layouts of the public ones, from a seed.
 
-The pictures, the sizes and what is not simulated: docs/phantom.md.
+docs/phantom.md shows images and lists the sizes and the limits of the simulation.
 """
 
 from histo_monai.data.simulated.cohorts.cohort import Cohort, CohortSize, write_cohort

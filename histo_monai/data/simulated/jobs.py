@@ -1,4 +1,4 @@
-"""Runs the writing of many files over processes; the files do not depend on how many there are."""
+"""Write many files in several processes; their number does not change the files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Job = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def run_jobs(jobs: Sequence[Job], processes: int, title: str) -> list[Any]:
-    """Calls every job, `processes` at a time, under a progress bar on stderr.
+    """Call every job, `processes` at a time, with a progress bar on stderr.
 
     Args:
         jobs: Module-level functions with their arguments; they must be picklable and independent.
-        processes: How many at a time; 1 stays in this process.
+        processes: Parallel calls; 1 runs in this process.
 
     Returns:
         The results in the order of the jobs.

@@ -32,7 +32,7 @@ def assign_folds(slides: pd.DataFrame, num_folds: int, generator: np.random.Gene
     for label, groups in label_of_group.groupby(label_of_group):
         if len(groups) < 2:
             raise InputError(
-                f"{len(groups)} training slide or patient is {label!r}: an out-of-fold map needs another for training. "
+                f"only {len(groups)} training slide or patient has the label {label!r}, but out-of-fold maps need two. "
                 "Fix: add one."
             )
         for name in generator.permutation(groups.index.to_numpy(dtype=object)):

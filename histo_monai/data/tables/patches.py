@@ -50,10 +50,12 @@ def labeled_table(rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> pd.DataFr
         raise InputError("no labeled patch. Fix: give the dataset labels.")
     for column in ("patch_id", "path", "side_px"):
         if column not in table or table[column].isna().any():
-            raise InputError(f"labeled patches need a {column} in every row")
+            raise InputError(f"labeled patches: a row has no {column}. Fix: give every row a {column}")
     unknown = [column for column in table.columns if column not in PATCH_COLUMNS]
     if unknown:
-        raise InputError(f"column {unknown[0]!r} is none of a labeled patch: {', '.join(PATCH_COLUMNS)}")
+        raise InputError(
+            f"labeled patches: unknown column {unknown[0]!r}. Fix: use {', '.join(PATCH_COLUMNS)}"
+        )
     full = table.reindex(columns=list(PATCH_COLUMNS))
     shared = SharedTexts()
     for column, kind in DTYPES.items():

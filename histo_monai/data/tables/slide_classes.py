@@ -114,20 +114,20 @@ def classes_to_learn(slides: pd.DataFrame) -> tuple[list[str], str]:
     known = slides[(slides["split"] != "test") & (slides["label"] != "")]
     classes = sorted(known["label"].unique())
     if len(classes) < 2:
-        have = f"{len(known)} of {(slides['split'] != 'test').sum()} slides to learn from have one"
+        have = f"{len(known)} of {(slides['split'] != 'test').sum()} slides outside the test have one"
         also = f", all of them {classes[0]!r}" if classes else ""
-        return [], f"nothing is learned from labels of slides: {have}{also}"
+        return [], f"slide labels are not used: {have}{also}"
     num = known.assign(group=patient_or_slide(known)).groupby("label")["group"].nunique()
     rare = sorted(num.index[num < 2])
     if rare:
         return [], (
-            f"nothing is learned from labels of slides: {rare[0]!r} has one slide or patient, and to score it another "
-            "must be left to learn from; label two or more, or leave its label empty"
+            f"slide labels are not used: {rare[0]!r} has one slide or patient, but cross-validation needs two. "
+            "Fix: label another, or leave its label empty"
         )
     foreign = sorted(set(slides.loc[slides["split"] == "test", "label"]) - {"", *classes})
     if foreign:
         return [], (
-            f"nothing is learned from labels of slides: test slides are labeled {foreign[0]!r}, and no other is; label "
-            "some that are not tested, or leave it empty"
+            f"slide labels are not used: only test slides have the label {foreign[0]!r}. Fix: label training slides "
+            "with it, or leave it empty"
         )
     return classes, ""

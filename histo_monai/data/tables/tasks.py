@@ -75,7 +75,7 @@ def of_one_group(table: pd.DataFrame, split: str) -> list[str]:
     if len(groups) != 1 or len(table) == 1:
         return []
     one = markdown(str(groups[0]))  # The line becomes one of report.md.
-    return [f"all {split} patches are of {one}: intervals resample patches and are silent about others"]
+    return [f"all {split} patches are of {one}: intervals resample patches and do not cover other patients"]
 
 
 def patient_or_slide(table: pd.DataFrame) -> pd.Series:

@@ -88,7 +88,7 @@ def _mean_squares(table: NDArray[np.float64]) -> _MeanSquares:
 
 
 def _from_f(squares: _MeanSquares, design: str, tail: float) -> tuple[float, float, float]:
-    """ICC1 and ICC3 from one F ratio, in a form that does not divide by an error of zero."""
+    """ICC1 and ICC3 from one F ratio, without division by the error, which may be zero."""
     n, k = squares.n, squares.k
     noise, noise_df = (squares.within, n * (k - 1)) if design == "1" else (squares.error, (n - 1) * (k - 1))
     shrink = float(stats.f.isf(tail, n - 1, noise_df))

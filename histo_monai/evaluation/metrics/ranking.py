@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from histo_monai.utils.process.products import product
 
 _AT_A_TIME = 2**19  # Numbers in each temporary array, 4 MiB.
-_MOST_AT_A_TIME = 2**22  # The same for pairs of rows, 32 MiB.
+_MOST_AT_A_TIME = 2**22  # Numbers in each array for pairs of rows, 32 MiB.
 
 
 class RankedScores:

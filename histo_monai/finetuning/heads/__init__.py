@@ -15,4 +15,4 @@ HEADS = Registry.of_package(
     ridge="Ridge",
     kernel_ridge="KernelRidge",
 )
-"""Name of a head -> class, see `protocol.Head`. `selection.select_head` chooses among them."""
+"""Name of a head -> class (`protocol.Head`); `selection.select_head` compares them."""

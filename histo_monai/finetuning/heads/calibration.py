@@ -33,10 +33,10 @@ def temperature_of(logits: NDArray, targets: NDArray, weights: NDArray) -> float
 
 
 def mixture_weights(likelihoods: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Weights of a mixture, from equal ones on, by expectation-maximization: no step raises the log loss.
+    """Weights of a mixture by expectation-maximization from equal weights; no step raises the log loss.
 
     Args:
-        likelihoods: probability that each part gives to the class of each row, held out. Shape (n, parts).
+        likelihoods: held-out probability of each row's class by each part. Shape (n, parts).
         weights: of the rows, Shape (n,).
 
     Returns:

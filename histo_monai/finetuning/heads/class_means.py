@@ -1,4 +1,4 @@
-"""Cosine to class means, shrunk means, and several prototypes a class."""
+"""Cosine to class means, shrunk means, or several prototypes per class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from histo_monai.models.heads import mixture
 from histo_monai.utils.process.products import product
 
 TEMPERATURE = 0.2
-"""Before calibration."""
+"""Temperature before calibration."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class CosineModel:
     owners: NDArray[np.int64]
 
     def outputs(self, rows: NDArray) -> NDArray[np.float64]:
-        """See `protocol.HeadModel`."""
+        """Logits, Shape (n, K), or scores, Shape (n, 1), of standardized features, Shape (n, D)."""
         cosines = product(unit(rows), self.prototypes.T)
         classes = range(int(self.owners.max()) + 1)
         largest = [cosines[:, self.owners == number].max(axis=1) for number in classes]
         return np.stack(largest, axis=1) / TEMPERATURE
 
     def module(self) -> mixture.Cosine:
-        """See `protocol.HeadModel`."""
+        """Equal function as a torch module, float32."""
         return mixture.Cosine(self.prototypes, self.owners, TEMPERATURE)
 
 
@@ -47,7 +47,7 @@ class ClassMeans:
     """Class means on the sphere (SimpleShot, Wang et al. 2019).
 
     Shrunk means follow nearest shrunken centroids (Tibshirani et al. 2002): deviations of a class mean from the mean of
-    class means are soft-thresholded. Several prototypes a class are k-means centers of its rows.
+    class means are soft-thresholded. Several prototypes per class are k-means centers of its rows.
     """
 
     Settings: ClassVar = ClassMeansSettings
@@ -61,7 +61,7 @@ class ClassMeans:
         weights: NDArray,
         grid: Sequence[tuple[float, int, int]],
     ) -> list[CosineModel]:
-        """See `protocol.Head`; settings are threshold, prototypes, labels per prototype."""
+        """Fitted models (`protocol.Head.fit`); a setting is threshold, prototypes, labels per prototype."""
         points = unit(rows)
         classes = range(num_classes or 0)
         of_class = [(points[targets == number], weights[targets == number]) for number in classes]

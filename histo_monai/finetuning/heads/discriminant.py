@@ -13,14 +13,14 @@ from histo_monai.finetuning.heads.settings import DiscriminantSettings
 from histo_monai.utils.process.products import product
 
 LEAST_VARIANCE = 1e-6
-"""Of the mean square of the rows: one row a class has no variance inside the class."""
+"""Least variance, relative to the mean square of the rows: a class with one row has no variance."""
 
 
 class Discriminant:
-    """Gaussian classes of one covariance, (1 - s) W + s tr(W) / D I, W being the pooled covariance within classes.
+    """Gaussian classes of one covariance, (1 - s) W + s tr(W) / D I; W is the pooled covariance within classes.
 
-    W has a rank of n at most, so one singular value decomposition of the centered rows inverts it at every shrinkage
-    (Friedman 1989). Priors are equal: patients left out have other class proportions.
+    The rank of W is at most n, so one singular value decomposition of the centered rows inverts it at every shrinkage
+    (Friedman 1989). Priors are equal, because held-out patients have other class proportions.
     """
 
     Settings: ClassVar = DiscriminantSettings
@@ -30,7 +30,7 @@ class Discriminant:
     def fit(
         rows: NDArray, targets: NDArray, num_classes: int | None, weights: NDArray, grid: Sequence[float]
     ) -> list[LinearModel]:
-        """See `protocol.Head`; settings are shrinkages s, 0 < s <= 1."""
+        """Fitted models (`protocol.Head.fit`); a setting is a shrinkage s, 0 < s <= 1."""
         one_hot = np.eye(num_classes or 0)[targets] * weights[:, None]
         means = product(one_hot.T, rows) / one_hot.sum(axis=0)[:, None]
         centered = (rows - means[targets]) * np.sqrt(weights / weights.sum())[:, None]

@@ -18,11 +18,11 @@ class Standardization:
     """(x - mean) * factor of some depths, side by side.
 
     Attributes:
-        names: of the depths.
-        columns: their columns, all depths being side by side in the order of their names. Shape (D,).
-        mean: over unlabeled training patches, Shape (D,).
-        factor: one by the standard deviation there, 1 where it is 0; of several depths divided by the root of D_k
-            relative to the mean D_k, so that depths weigh equally. Shape (D,).
+        names: names of the depths.
+        columns: their columns among all depths side by side, in the order of names. Shape (D,).
+        mean: mean over unlabeled training patches, Shape (D,).
+        factor: 1 / standard deviation over these patches, 1 for a deviation of 0. For several depths also divided by
+            sqrt(D_k / mean D_k), so that all depths have equal weight. Shape (D,).
     """
 
     names: tuple[str, ...]
@@ -31,17 +31,17 @@ class Standardization:
     factor: NDArray[np.float64]
 
     def of(self, features: Depths) -> NDArray[np.float64]:
-        """Shape (n, D)."""
+        """Standardized features, Shape (n, D)."""
         rows = np.concatenate([features[name] for name in self.names], axis=1)
         return np.asarray((rows - self.mean) * self.factor)
 
 
 def standardizations(unlabeled: Depths, depths: str) -> dict[str, Standardization]:
-    """Standardizations of each depth, of all depths, or of both.
+    """Standardizations of each depth, of all depths side by side, or both.
 
     Args:
         unlabeled: features of all training patches, labeled or not.
-        depths: "each", "concatenated" or "both"; of one depth alone there is one in any case.
+        depths: "each", "concatenated" or "both"; a single depth has one standardization.
     """
     names = sorted(unlabeled)
     sizes = np.array([unlabeled[name].shape[1] for name in names])

@@ -32,12 +32,12 @@ class KernelModel:
     gamma: float
 
     def outputs(self, rows: NDArray) -> NDArray[np.float64]:
-        """See `protocol.HeadModel`."""
+        """Logits, Shape (n, K), or scores, Shape (n, 1), of standardized features, Shape (n, D)."""
         kernel = np.exp(-self.gamma * cdist(rows, self.rows, "sqeuclidean"))
         return np.asarray(product(kernel, self.coefficients)[:, None] + self.offset)
 
     def module(self) -> mixture.Kernel:
-        """See `protocol.HeadModel`."""
+        """Equal function as a torch module, float32."""
         return mixture.Kernel(self.rows, self.coefficients, self.offset, self.gamma)
 
 
@@ -55,7 +55,7 @@ class KernelRidge:
         weights: NDArray,
         grid: Sequence[tuple[float, float]],
     ) -> list[KernelModel]:
-        """See `protocol.Head`; settings are width and penalty."""
+        """Fitted models (`protocol.Head.fit`); a setting is width and penalty."""
         distances = cdist(rows, rows, "sqeuclidean")
         between = distances[np.triu_indices(len(rows), 1)]
         median = float(np.median(between)) if (between > 0).any() else 1.0

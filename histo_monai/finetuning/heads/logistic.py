@@ -26,7 +26,7 @@ class Logistic:
     def fit(
         rows: NDArray, targets: NDArray, num_classes: int | None, weights: NDArray, grid: Sequence[float]
     ) -> list[LinearModel]:
-        """See `protocol.Head`; settings are inverse penalties."""
+        """Fitted models (`protocol.Head.fit`); a setting is an inverse penalty."""
         coordinates, basis = row_space(rows)
         equal = balanced(targets, weights)
         models = []

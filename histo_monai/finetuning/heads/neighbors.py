@@ -1,4 +1,4 @@
-"""k nearest neighbors by cosine, classes weighted equally; of scores their mean."""
+"""k nearest neighbors by cosine: votes of equally weighted classes, or mean score."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NeighborsModel:
 
     Attributes:
         rows: unit length, Shape (m, D).
-        votes: of classes, Shape (m, K); of scores weighted score and weight, Shape (m, 2).
+        votes: class votes, Shape (m, K); for scores, weighted score and weight, Shape (m, 2).
         num_neighbors: k.
         smoothing: added to the votes of each class; None for scores.
     """
@@ -33,7 +33,7 @@ class NeighborsModel:
     smoothing: float | None
 
     def outputs(self, rows: NDArray) -> NDArray[np.float64]:
-        """See `protocol.HeadModel`."""
+        """Logits, Shape (n, K), or scores, Shape (n, 1), of standardized features, Shape (n, D)."""
         cosines = product(unit(rows), self.rows.T)
         nearest = np.argpartition(-cosines, self.num_neighbors - 1, axis=1)[:, : self.num_neighbors]
         votes = self.votes[nearest].sum(axis=1)
@@ -42,12 +42,12 @@ class NeighborsModel:
         return np.asarray(np.log(votes + self.smoothing))
 
     def module(self) -> mixture.Neighbors:
-        """See `protocol.HeadModel`."""
+        """Equal function as a torch module, float32."""
         return mixture.Neighbors(self.rows, self.votes, self.num_neighbors, self.smoothing)
 
 
 class Neighbors:
-    """k nearest neighbors; k is the number of rows at most. The module holds the labeled rows."""
+    """k nearest neighbors; k is at most the number of rows. The module holds the labeled rows."""
 
     Settings: ClassVar = NeighborsSettings
     learns: ClassVar[tuple[str, ...]] = ("classes", "scores")
@@ -56,7 +56,7 @@ class Neighbors:
     def fit(
         rows: NDArray, targets: NDArray, num_classes: int | None, weights: NDArray, grid: Sequence[int]
     ) -> list[NeighborsModel]:
-        """See `protocol.Head`; settings are values of k."""
+        """Fitted models (`protocol.Head.fit`); a setting is k."""
         points = unit(rows)
         if num_classes is None:
             votes, smoothing = np.stack([targets * weights, weights], axis=1), None

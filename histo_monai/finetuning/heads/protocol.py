@@ -1,4 +1,4 @@
-"""What a head is: rows of features and targets -> a model that predicts, and becomes a layer of a network."""
+"""Interface of heads: fit to rows of features and targets; predict, or become a layer of a network."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from histo_monai.finetuning.heads.settings import HeadSettings
 
 
 class HeadModel(Protocol):
-    """A head that has learned."""
+    """A fitted head."""
 
     def outputs(self, rows: NDArray) -> NDArray:
-        """Standardized features, Shape (n, D) -> logits, Shape (n, K), or scores, Shape (n, 1); float64."""
+        """Logits, Shape (n, K), or scores, Shape (n, 1), of standardized features, Shape (n, D); float64."""
 
     def module(self) -> nn.Module:
-        """The same function in torch, float32: (n, D) -> (n, K) or (n, 1). Its state is in buffers."""
+        """Equal function as a torch module, float32: (n, D) -> (n, K) or (n, 1); its state is in buffers."""
 
 
 class Head(Protocol):
     """A kind of head.
 
     Attributes:
-        Settings: of the head.
+        Settings: settings class of the head.
         learns: "classes", "scores" or both.
     """
 
@@ -36,12 +36,12 @@ class Head(Protocol):
     def fit(
         rows: NDArray, targets: NDArray, num_classes: int | None, weights: NDArray, grid: Sequence[Any]
     ) -> list[HeadModel]:
-        """Learn with every setting of a grid; settings share what they can.
+        """Fitted models, one per setting of a grid; common computations run once.
 
         Args:
             rows: standardized features, float64, Shape (n, D).
-            targets: classes by number, int64, each of 0..K - 1 with a row at least; or scores, float64. Shape (n,).
-            num_classes: K, 2 at least; None for scores.
-            weights: how much each row counts, above 0, Shape (n,).
-            grid: settings, see `HeadSettings.grid`.
+            targets: class numbers, int64, at least one row for each of 0..K - 1; or scores, float64. Shape (n,).
+            num_classes: K, at least 2; None for scores.
+            weights: weight of each row, above 0, Shape (n,).
+            grid: settings from `HeadSettings.grid`.
         """

@@ -23,7 +23,7 @@ class Ridge:
     def fit(
         rows: NDArray, targets: NDArray, num_classes: int | None, weights: NDArray, grid: Sequence[float]
     ) -> list[LinearModel]:
-        """See `protocol.Head`; a setting times D is the penalty."""
+        """Fitted models (`protocol.Head.fit`); a setting times D is the penalty."""
         mean, offset = np.average(rows, axis=0, weights=weights), np.average(targets, weights=weights)
         root = np.sqrt(weights)
         left, singular, basis = np.linalg.svd((rows - mean) * root[:, None], full_matrices=False)

@@ -1,4 +1,4 @@
-"""What several heads do with rows of features."""
+"""Functions common to several heads: linear outputs, row space, balanced weights."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class LinearModel:
     biases: NDArray[np.float64]
 
     def outputs(self, rows: NDArray) -> NDArray[np.float64]:
-        """See `protocol.HeadModel`."""
+        """Logits, Shape (n, K), or scores, Shape (n, 1), of standardized features, Shape (n, D)."""
         return np.asarray(product(rows, self.weights.T) + self.biases)
 
     def module(self) -> nn.Module:
-        """See `protocol.HeadModel`."""
+        """Equal function as a torch module, float32."""
         return mixture.linear(self.weights, self.biases)
 
 
 def row_space(rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coordinates of rows in an orthonormal basis of their span, and the basis.
 
-    A model with an L2 penalty has its weights in the span of its rows, so it is fitted there: n numbers a row in place
+    A model with an L2 penalty has its weights in the span of its rows. Fitting it there needs n numbers per row instead
     of D.
 
     Returns:
@@ -49,7 +49,7 @@ def row_space(rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def balanced(targets: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Weights of rows scaled so that classes have equal sums; the sum over all rows stays. Shape (n,)."""
+    """Weights of rows, scaled to equal sums per class and an unchanged total. Shape (n,)."""
     sums = np.bincount(targets, weights)
     scaled = weights / sums[targets]
     return np.asarray(scaled * (weights.sum() / scaled.sum()))

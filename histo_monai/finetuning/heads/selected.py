@@ -15,19 +15,19 @@ from histo_monai.finetuning.heads.protocol import HeadModel
 from histo_monai.models.heads.mixture import MixedHead, Mixture
 
 UNKNOWN = 1e-3
-"""Probability of a class without a label beside the others, which sum to 1."""
+"""Probability of a class without a label, before all probabilities are normalized."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A head, one of its settings, and the depth that it reads."""
+    """A head, one of its settings, and the depth of its features."""
 
     head: str
     setting: Any
     depth: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Content for JSON."""
         return {"head": self.head, "setting": self.setting, "depth": self.depth}
 
 
@@ -44,14 +44,14 @@ class Part:
 
 @dataclass(frozen=True)
 class SelectedHead:
-    """What selection leaves, fitted to all labels.
+    """The selected mixture of heads, fitted to all labels.
 
     Attributes:
-        parts: their weights sum to 1.
+        parts: weighted heads; their weights sum to 1.
         known: numbers of the classes with a label; None for scores.
         num_classes: K; None for scores.
-        losses: cross-validated loss of each candidate that was compared; empty where nothing was.
-        why_default: why the default head was used without comparison, in a line; empty where heads were compared.
+        losses: cross-validated loss of each compared candidate; empty without a comparison.
+        why_default: reason for the default head without a comparison, one line; empty after a comparison.
     """
 
     parts: tuple[Part, ...]
@@ -96,9 +96,9 @@ class SelectedHead:
         return np.asarray(every / every.sum(axis=1, keepdims=True))
 
     def module(self) -> Mixture:
-        """Features of all depths side by side, in the order of sorted names -> logits or scores; float32, in torch.
+        """Torch module, float32: features of all depths side by side, sorted by name -> logits or scores.
 
-        The softmax of the logits is what `predict` gives.
+        The softmax of the logits equals `predict`.
         """
         parts = [
             MixedHead(
@@ -114,12 +114,12 @@ class SelectedHead:
         return Mixture(parts, self.known, self.num_classes, UNKNOWN)
 
     def fitted_again(self, features: Depths, targets: NDArray, weights: NDArray) -> SelectedHead:
-        """Settings, temperatures and weights as they are, fitted to other rows.
+        """The mixture fitted to other rows, with unchanged settings, temperatures and weights.
 
         Args:
             features: every depth, Shape (n, D_k).
-            targets: classes by number, all of `known` and no other; or scores. Shape (n,).
-            weights: how much each row counts, above 0, Shape (n,).
+            targets: class numbers, exactly those in `known`; or scores. Shape (n,).
+            weights: weight of each row, above 0, Shape (n,).
         """
         num_known = None
         if self.known is not None:
@@ -134,7 +134,7 @@ class SelectedHead:
         return replace(self, parts=tuple(map(fitted, self.parts)))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Content for JSON."""
         return {
             "parts": [
                 {**part.candidate.as_dict(), "temperature": part.temperature, "weight": part.weight}

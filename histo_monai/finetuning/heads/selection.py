@@ -1,4 +1,4 @@
-"""Which head: cross-validation inside the label budget, patients apart."""
+"""Selection of a head by cross-validation inside the label budget, with folds of whole patients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import generator
 
 LEAST_WEIGHT = 0.02
-"""Parts of a stack below it are left out."""
+"""Least weight of a part in a stack."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Labels:
     """The label budget.
 
     Attributes:
-        targets: classes by number, int64, or scores 0..1; Shape (n,).
+        targets: class numbers, int64, or scores 0..1; Shape (n,).
         patients: patient of each row, else its slide; texts, Shape (n,).
         num_classes: K; None for scores.
-        weights: how much each row counts, above 0, Shape (n,); None: equally.
+        weights: weight of each row, above 0, Shape (n,); None: equal weights.
     """
 
     targets: NDArray
@@ -49,8 +49,8 @@ class Compared:
 
     Attributes:
         outputs: logits of the classes with a label, Shape (n, known), or scores, Shape (n, 1).
-        temperature: of the lowest loss; 1 for scores.
-        losses: of each row: log loss at that temperature, or squared error. Shape (n,).
+        temperature: temperature of the lowest loss; 1 for scores.
+        losses: log loss of each row at `temperature`, or squared error. Shape (n,).
     """
 
     candidate: Candidate
@@ -62,19 +62,19 @@ class Compared:
 def select_head(
     features: Depths, labels: Labels, unlabeled: Depths, settings: SelectionSettings, seed: int
 ) -> SelectedHead:
-    """Compare all heads by cross-validation on the labels, patients apart, and fit the selected ones to all labels.
+    """The heads selected by cross-validation over patients, fitted to all labels.
 
-    Where the labels cannot be cross-validated (a class of one patient), the default head is used at its first setting.
+    If the labels cannot be cross-validated (a class of one patient), the default head is used with its first setting.
 
     Args:
-        features: of the labeled rows, every depth, float32, Shape (n, D_k).
-        labels: of the same rows.
-        unlabeled: of all training patches, labeled or not; no label is read. They give mean and standard deviation.
+        features: features of the labeled rows at every depth, float32, Shape (n, D_k).
+        labels: labels of these rows.
+        unlabeled: features of all training patches, for mean and standard deviation; no label is read.
         settings: heads, their grids and the rule.
-        seed: deals patients into folds.
+        seed: seed of the patient folds.
 
     Raises:
-        InputError: labels are of one class alone.
+        InputError: all labels are of one class.
         ValueError: numbers of rows differ.
     """
     targets, known = _known(labels)
@@ -111,7 +111,7 @@ def select_head(
 
 
 def _known(labels: Labels) -> tuple[NDArray, NDArray[np.int64] | None]:
-    """Targets, classes numbered among those with a label, and the numbers of these classes."""
+    """Targets, numbered among the classes with a label, and the numbers of these classes."""
     if labels.num_classes is None:
         return np.asarray(labels.targets, np.float64), None
     known, targets = np.unique(labels.targets, return_inverse=True)
@@ -125,7 +125,7 @@ def _settings(name: str, given: Mapping[str, HeadSettings]) -> Any:
 
 
 def patient_folds(labels: Labels, num_folds: int, seed: int) -> tuple[NDArray[np.int64], str]:
-    """Fold of each labeled row, -1 where there are none, and why there are none; see `deal_folds`."""
+    """Fold of each labeled row (`deal_folds`), -1 without folds; and the reason for no folds."""
     names = [] if labels.num_classes is None else labels.targets.tolist()
     table = pd.DataFrame(
         {
@@ -177,7 +177,7 @@ def _mixture(
     num_known: int | None,
     rule: str,
 ) -> list[tuple[Candidate, float, float]]:
-    """Candidates, temperatures and weights by a rule of `SelectionSettings`."""
+    """Candidates, temperatures and weights, by a rule of `SelectionSettings`."""
 
     def loss(each: Compared) -> float:
         return float(np.average(each.losses, weights=counted))
@@ -212,10 +212,10 @@ def _mixture(
 
 
 def clustered_error(values: NDArray, patients: NDArray, weights: NDArray) -> float:
-    """Standard error of a weighted mean whose rows depend on each other within a patient.
+    """Standard error of a weighted mean over rows that are correlated within a patient; infinite for one patient.
 
-    The square root of G / (G - 1) times the sum over G patients of the squared weighted sums of deviations, weights
-    having the sum 1 (Liang and Zeger 1986); infinite for one patient.
+    Square root of G / (G - 1) times the sum over G patients of their squared weighted sums of deviations; the weights
+    sum to 1 (Liang and Zeger 1986).
     """
     relative = weights / weights.sum()
     number, of_patient = np.unique(patients, return_inverse=True)

@@ -15,11 +15,11 @@ Natural = Annotated[int, Range(1)]
 
 @dataclass(frozen=True)
 class HeadSettings(ABC):
-    """Values that a head is tried with; cross-validation selects one of each."""
+    """Candidate values of a head's settings; cross-validation selects one of each."""
 
     @abstractmethod
     def grid(self) -> list[Any]:
-        """All settings of the head, in the form that `protocol.Head.fit` takes; of equal scores the first is used."""
+        """All settings of the head, for `protocol.Head.fit`; ties select the first."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class ClassMeansSettings(HeadSettings):
 
     Attributes:
         thresholds: of shrunk means: deviations from the overall mean shrink by this many root mean squares.
-        prototypes: means a class. A class with fewer than `labels_per_prototype` labels each has fewer.
-        labels_per_prototype: labels that a prototype needs.
+        prototypes: numbers of prototypes per class, at most labels / `labels_per_prototype`.
+        labels_per_prototype: least number of labels per prototype.
     """
 
     thresholds: Annotated[tuple[Annotated[float, Range(0.0)], ...], Unique()] = (0.0, 1.0)
@@ -114,7 +114,7 @@ class KernelRidgeSettings(HeadSettings):
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """How heads are compared inside the label budget.
+    """Settings of the comparison of heads inside the label budget.
 
     Attributes:
         class_heads: names in `HEADS` for classes. The first is the default head.
@@ -123,7 +123,7 @@ class SelectionSettings:
             more than one standard error over patients. "average": equal mean of each head at its best setting.
             "stack": their mean with weights that minimize the cross-validated loss.
         depths: "each": every depth is a candidate. "concatenated": all depths side by side. "both": either.
-        num_folds: of patients, at most.
+        num_folds: maximum number of patient folds.
     """
 
     class_heads: Annotated[tuple[str, ...], Unique()] = (

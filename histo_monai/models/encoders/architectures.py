@@ -30,14 +30,14 @@ _MLP_LAYERS = ("Mlp", "GluMlp", "SwiGLU", "SwiGLUPacked")
 
 @dataclass(frozen=True)
 class Architecture:
-    """How an encoder's trunk is built.
+    """Construction of an encoder's trunk.
 
     Attributes:
         build: input side in px -> trunk with random weights, (N, 3, P, P) -> (N, D).
         mean: of R, G, B at full scale 0..1, for published weights.
         std: of R, G, B at full scale 0..1, for published weights.
         any_size: whether the trunk takes other sides than the one it was built for.
-        stages: names of the trunk's modules that `FirstStages` may end after, in the order of the forward pass.
+        stages: possible last modules of `FirstStages`, in the order of the forward pass.
         side_px: input side, to which patches are resized; None: the side of the patches.
         output: one vector, or tokens whose class token and mean of patch tokens are the features.
         license: of the published weights; None: not in the table.
@@ -143,21 +143,17 @@ def _timm(name: str, base: str, arguments: Mapping[str, Any]) -> Architecture:
 
     if not timm.is_model(
         base
-    ):  # also of "hf-hub:..." and "local-dir:...", which timm would read from elsewhere
+    ):  # Also False for "hf-hub:..." and "local-dir:...", which timm would read from other places.
         close = difflib.get_close_matches(name.lower(), [*PUBLISHED, *ENCODERS, *timm.list_models()], n=3)
-        advice = (
-            f"did you mean {' or '.join(map(repr, close))}?"
-            if close
-            else "`histo-monai encoders` lists names"
-        )
+        advice = f"name {' or '.join(map(repr, close))}" if close else "name one of `histo-monai encoders`"
         raise InputError(
-            f"encoder.name is {name[:80]!r}, no published encoder, no ResNet of torchvision and no name of timm; "
-            f"{advice}"
+            f"encoder.name: {name[:80]!r} is no published encoder, no ResNet of torchvision and no name of timm. "
+            f"Fix: {advice}"
         )
     try:
         about = timm.get_pretrained_cfg(base)
     except RuntimeError as error:  # an unknown tag after the name
-        raise InputError(f"encoder.name is {name[:80]!r}: {' '.join(str(error).split())}") from None
+        raise InputError(f"encoder.name: {name[:80]!r}: {' '.join(str(error).split())}") from None
     is_fixed = _is_fixed(base)
     build = partial(_build_timm, base, _timm_arguments(arguments), is_fixed)
     if about is None:

@@ -15,7 +15,7 @@ from histo_monai.utils.storage.shapes import POSITIVE, Rule, Shape, misfit
 
 
 def buffer(values: NDArray) -> torch.Tensor:
-    """As a float32 tensor."""
+    """The array as a float32 tensor."""
     return torch.from_numpy(np.asarray(values, np.float32).copy())
 
 
@@ -23,7 +23,7 @@ class Linear(nn.Linear):
     """Linear outputs: (n, D) -> (n, K)."""
 
     def about(self) -> dict[str, Any]:
-        """For `Mixture.about`."""
+        """Description of the layer, for `Mixture.about`."""
         return {"kind": "linear"}
 
 
@@ -57,7 +57,7 @@ class Cosine(nn.Module):
         self.temperature = temperature
 
     def about(self) -> dict[str, Any]:
-        """For `Mixture.about`."""
+        """Description of the layer, for `Mixture.about`."""
         return {"kind": "cosine", "owners": self.owners, "temperature": self.temperature}
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ class Neighbors(nn.Module):
         self.num_neighbors, self.smoothing = num_neighbors, smoothing
 
     def about(self) -> dict[str, Any]:
-        """For `Mixture.about`."""
+        """Description of the layer, for `Mixture.about`."""
         numbers = {"num_neighbors": self.num_neighbors, "smoothing": self.smoothing}
         return {"kind": "neighbors", "rows": len(self.rows), **numbers}
 
@@ -119,7 +119,7 @@ class Kernel(nn.Module):
         self.offset, self.gamma = float(offset), float(gamma)
 
     def about(self) -> dict[str, Any]:
-        """For `Mixture.about`."""
+        """Description of the layer, for `Mixture.about`."""
         return {"kind": "kernel", "rows": len(self.rows), "offset": self.offset, "gamma": self.gamma}
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:

@@ -42,8 +42,8 @@ def run(source: str, target: str, slide: str | None = None, origin: str | None =
     write_annotations(into, regions, points, bounds_yx)
     if bounds_yx is None:
         _LOG.warning(
-            "convert: file=%s without a slide, correct for slides without bounds. MIRAX, Leica SCN and Ventana need "
-            "--slide: QuPath's origin is the corner of the bounds, ASAP's the corner of the canvas",
+            "convert: file=%s converted without a slide, which is right only for slides without bounds. MIRAX, Leica "
+            "SCN and Ventana need --slide: QuPath counts from the bounds, ASAP from the canvas",
             into,
         )
     _LOG.info("convert: file=%s regions=%d points=%d", into, len(regions), len(points))

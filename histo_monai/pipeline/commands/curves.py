@@ -53,12 +53,14 @@ def run(*, all_commits: bool, score: float | None) -> None:
     params = load_params(paths.PARAMS)
     experiments = read_experiments(all_commits=all_commits)
     for name in experiments.failed:
-        _LOG.warning("experiment %s failed and is left out; `dvc queue logs %s` says why", name, name)
+        _LOG.warning(
+            "curves: experiment=%s excluded, it failed; `dvc queue logs %s` shows the reason", name, name
+        )
     if experiments.waiting:
-        _LOG.warning("not ended yet and left out: %s", ", ".join(experiments.waiting))
+        _LOG.warning("curves: unfinished experiments excluded: %s", ", ".join(experiments.waiting))
     if not experiments.done:
         raise InputError(
-            "no experiment has ended well; run one, e.g. `dvc exp run -S alpha=0.25`, or use --all-commits"
+            "experiments: none has finished. Fix: run one, e.g. `dvc exp run -S alpha=0.25`, or give --all-commits"
         )
     libraries = found()
     warnings = [] if libraries else [NO_LIBRARIES]
@@ -66,7 +68,9 @@ def run(*, all_commits: bool, score: float | None) -> None:
     with own_folder(paths.CURVES_OF_EXPERIMENTS, [paths.PARAMS]) as folder:
         tables = []
         for family in found_families:
-            _LOG.info("%s: %d experiments%s", family.name, len(family.experiments), family.differences)
+            _LOG.info(
+                "curves: family=%s experiments=%d%s", family.name, len(family.experiments), family.differences
+            )
             preferred = (float(params.mu), float(params.n_aug))
             tables.append(_family_tables(family, preferred, params.compare.num_replicates, score))
         for name in _TABLES:
@@ -78,16 +82,16 @@ def run(*, all_commits: bool, score: float | None) -> None:
         write_page(folder, TITLE, below, sections, libraries)
     for line in warnings:
         _LOG.warning("%s", line)
-    _LOG.info("%s written; open it", paths.CURVES_OF_EXPERIMENTS / PAGE)
+    _LOG.info("curves: page=%s", paths.CURVES_OF_EXPERIMENTS / PAGE)
 
 
 def _left_out(experiments: Experiments) -> list[LeftOut]:
-    failed = [(name, f"it failed; `dvc queue logs {name}` says why") for name in experiments.failed]
-    return failed + [(name, "it has not ended yet") for name in experiments.waiting]
+    failed = [(name, f"it failed; `dvc queue logs {name}` shows the reason") for name in experiments.failed]
+    return failed + [(name, "it has not finished") for name in experiments.waiting]
 
 
 def _used(found_families: Sequence[Family]) -> list[dict[str, str | float]]:
-    """What sets each experiment apart, for the page."""
+    """Swept params of each experiment, for the page."""
     rows: list[dict[str, str | float]] = []
     for family in found_families:
         for experiment in family.experiments:
@@ -132,7 +136,7 @@ def _family_tables(
 
 
 def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Member], Predictions]:
-    """The models of all experiments, and the patches that all of them predict: the test's, else the validation's."""
+    """Models of all experiments, and the patches that all of them predict: test patches, else validation patches."""
     members: list[Member] = []
     first: Predictions | None = None
     for experiment in experiments:
@@ -150,7 +154,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
                     f"`dvc exp remove {experiment.name}`"
                 )
             counts = experiment.metrics[trained]
-            num_labels = counts.get("num_labels", counts["num_labeled"])  # those that select count, too
+            num_labels = counts.get("num_labels", counts["num_labeled"])  # Labels for selection count, too.
             place, repeat = (params.alpha, num_labels), (run.encoder, run.seed)
             finetuned, student = (patches.predictions[name] for name in (FINETUNED, STUDENT))
             members += [

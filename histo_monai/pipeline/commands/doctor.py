@@ -1,4 +1,4 @@
-"""Command `doctor`: is this machine and this project ready to run? One line for each thing, with its remedy."""
+"""Command `doctor`: check that machine and project are ready to run; one line per check, with its fix."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from histo_monai.pipeline.doctor.finding import print_findings
 
 
 def run(*, json: bool) -> int:
-    """Print PASS, WARN or FAIL for each check; the exit status is 1 where one is FAIL."""
+    """Print PASS, WARN or FAIL for each check; exit status 1 if any check fails."""
     return print_findings(examine(), as_json=json)

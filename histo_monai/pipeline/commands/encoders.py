@@ -1,4 +1,4 @@
-"""Command `encoders`: published encoders, one line each; with names, all that the table states of them."""
+"""Command `encoders`: published encoders, one line each; with names, all facts of their rows."""
 
 from __future__ import annotations
 

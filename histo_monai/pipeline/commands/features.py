@@ -1,4 +1,4 @@
-"""Command `features SLIDE ... --model MODEL --output FOLDER`: slides, an encoder -> HDF5 as CLAM and TRIDENT read."""
+"""Command `features SLIDE ... --model MODEL --output FOLDER`: slides, encoder -> HDF5 for CLAM and TRIDENT."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LOG = logging.getLogger(__name__)
 
 LOCK, UNFINISHED = ".features.lock", ".features.unfinished"
 RECORD = ".features.json"
-"""Ends the name of the record of a slide's file."""
+"""Suffix of the record of a slide's file."""
 
 
 class Look(NamedTuple):
-    """What of params.yaml features depend on beside the encoder; the values of a folder without that file.
+    """Settings of features from params.yaml; these defaults apply in a folder without params.yaml.
 
     Attributes:
         tissue_mpp: `index.tissue_mpp`.
@@ -47,17 +47,17 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, params: Params) -> Self:
-        """As params say."""
+        """Settings from params."""
         return cls(params.index.tissue_mpp, params.heatmap.min_tissue_fraction, params.evaluate.batch_size)
 
 
 class Asked(NamedTuple):
-    """What the command line asks of patches; None for what the encoder was trained with.
+    """Patches requested on the command line; None: as in the encoder's training.
 
     Attributes:
         patch_px: side, px.
         patch_mpp: resolution, µm/px.
-        stride_um: from one to the next, µm; None for side by side.
+        stride_um: distance between patches, µm; None: side by side.
     """
 
     patch_px: int | None
@@ -75,19 +75,18 @@ def run(
     patch_mpp: float | None,
     stride_um: float | None,
 ) -> None:
-    """Write `folder`: <slide>.h5 (`wsi.inference.patch_features`) and <slide>.features.json, the record of it.
+    """Write <slide>.h5 (`wsi.inference.patch_features`) and <slide>.features.json (provenance) for every slide.
 
-    A slide whose features are there already, made from the same slide, encoder and settings, is not looked at again. A
-    call that was killed goes on after its last slide. A slide that cannot be used does not stop the others.
+    A slide with features from an equal slide, encoder and settings is skipped; else the log names the difference. An
+    interrupted call resumes after its last slide. An unusable slide does not stop the others.
 
     Raises:
-        InputError: the encoder cannot be used, or two slides have one name; or some slides cannot be used, and all
-            others are done.
-        OutputError: a file would be overwritten that this command did not write, or the folder cannot be written to,
-            or another process writes to it.
+        InputError: the encoder cannot be used, two slides have one name, or some slides are unusable (raised after all
+            others are finished).
+        OutputError: a target was not written by this command, is not writable, or is locked by another process.
     """
     if not folder.strip():
-        raise InputError("--output is empty; name the folder to write to")
+        raise InputError("--output: empty. Fix: name an output folder")
     look = Look.of(load_params(paths.PARAMS)) if paths.PARAMS.exists() else Look()
     plan = _plan(Path(model), look, Asked(patch_px, patch_mpp, stride_um))
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
@@ -98,7 +97,7 @@ def run(
     environment = read_environment()
     environment.use_cpus()
     out, work = Path(folder), FeatureWork(plan)
-    is_first = torchrun_rank() == 0  # where torchrun started it, the first process checks and writes
+    is_first = torchrun_rank() == 0  # Under torchrun, process 0 checks and writes.
     with storage.claim_users_folder(out, LOCK, UNFINISHED) if is_first else contextlib.nullcontext():
         for job in jobs:
             record = _record(out, job)
@@ -114,31 +113,33 @@ def run(
         if is_first:
             for job in done:
                 _publish(out, job, work, inputs)
-            with contextlib.suppress(OSError):  # It holds what another call, that was killed, was done with.
+            with contextlib.suppress(OSError):  # It may hold finished slides of a killed call.
                 (out / UNFINISHED).rmdir()
     bad += damaged
     if bad:
         raise InputError(
-            f"{len(bad)} of {len(asked)} slides have no features, all others have: {first_five(bad)}"
+            f"slides: {len(bad)} of {len(asked)} failed, the others have features: {first_five(bad)}"
         )
 
 
 def _plan(model: Path, look: Look, asked: Asked) -> MapPlan:
     low, high = PLAUSIBLE_MPP
     if asked.patch_px is not None and not 32 <= asked.patch_px <= 2048:
-        raise InputError(f"--patch-px is {asked.patch_px}; expected a side of 32 to 2048 px")
+        raise InputError(f"--patch-px: {asked.patch_px} px is out of range. Fix: give 32 to 2048")
     if asked.patch_mpp is not None and not low <= asked.patch_mpp <= high:
         raise InputError(
-            f"--patch-mpp is {asked.patch_mpp:g}; expected the µm per pixel of a microscope, {low:g} to {high:g}"
+            f"--patch-mpp: {asked.patch_mpp:g} µm/px is implausible. Fix: give {low:g} to {high:g}"
         )
     encoder, description = load_encoder(model)
     sight = sight_of(description)
     mpp = asked.patch_mpp or sight.mpp
     if mpp is None:
-        raise InputError(f"{model}: does not say at what µm/px it sees patches; give --patch-mpp")
+        raise InputError(f"{model}: states no µm/px of its patches. Fix: give --patch-mpp")
     patch_px = asked.patch_px or sight.patch_px
     if patch_px != encoder.img_px and not encoder.any_size:
-        raise InputError(f"--patch-px is {patch_px}, but {model} sees patches of {encoder.img_px} px alone")
+        raise InputError(
+            f"--patch-px: {patch_px} px, but {model} accepts only {encoder.img_px} px. Fix: give {encoder.img_px}"
+        )
     stride_um = asked.stride_um or patch_px * mpp
     try:
         whole_stride(stride_um, mpp)
@@ -158,17 +159,19 @@ def _record(folder: Path, job: SlideJob) -> Path:
 def _left_to_do(
     folder: Path, jobs: Sequence[SlideJob], work: FeatureWork, origins: Origins
 ) -> list[SlideJob]:
-    """The slides whose features are not there, or were made from something else."""
+    """Slides without features, or with features from another slide, encoder or settings."""
     left = []
     for job in jobs:
         record = storage.read_record(_record(folder, job))
         there = record is not None and _file(folder, job, work).is_file()
         odd = origins.of(job.path, job.mpp, job.models).differences(record[MADE_FROM]) if record else []
         if there and not odd:
-            _LOG.info("%s: has its features already", job.path)
+            _LOG.info("features: slide=%s skipped, features exist", job.path)
             continue
         if record is not None:
-            _LOG.info("%s: looked at again, %s", job.path, ", ".join(odd) or "its features are gone")
+            _LOG.info(
+                "features: slide=%s encoded again: %s", job.path, ", ".join(odd) or "features are missing"
+            )
         left.append(job)
     return left
 
@@ -179,4 +182,4 @@ def _publish(folder: Path, job: SlideJob, work: FeatureWork, inputs: Sequence[Pa
         origin, num, width = file.made_from(), file.num_patches, file.num_features
     content = {MADE_FROM: dict(origin), "num_patches": num, "num_features": width}
     storage.publish([draft], _record(folder, job), content, inputs)
-    _LOG.info("%s: %d patches, %d features each", _file(folder, job, work), num, width)
+    _LOG.info("features: file=%s patches=%d features=%d", _file(folder, job, work), num, width)

@@ -18,4 +18,4 @@ def run(source: str, folder: str, like: str | None) -> None:
         OutputError: the folder holds other files.
     """
     path = take_back(Path(source), Path(folder), Path(like) if like else None)
-    _LOG.info("%s written", path)
+    _LOG.info("import: model=%s", path)

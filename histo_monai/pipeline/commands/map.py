@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 COLUMN = "model"
 MARK = ".map"
-"""Stands before the suffix of every file that is written: no slide is called so."""
+"""Part of every output name before the suffix; no slide has it."""
 
 DRAWN_AS = "drawn_as"
 _SHAPE = {MADE_FROM: ORIGIN_SHAPE, DRAWN_AS: {str: object}}

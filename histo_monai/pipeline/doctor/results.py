@@ -30,7 +30,7 @@ from histo_monai.utils.storage.shapes import misfit
 RECORDS = (paths.METRICS, "written.json", "*.map.json")
 """Names of sealed JSON records with the digests of files."""
 
-_AGAIN = "`dvc pull` or `dvc repro` again (docs/remote.md)"
+_AGAIN = "run `dvc pull` or `dvc repro` again (docs/remote.md)"
 _STALE = "`dvc repro`"
 _SHOWN = 5
 
@@ -101,8 +101,7 @@ def _record(path: Path) -> tuple[list[Finding], dict[str, Any] | None]:
     try:
         content = read_json(path, _AGAIN, {})
     except InputFileError as error:
-        message = str(error).removeprefix(f"{path}: ").removesuffix(f"; {_AGAIN}")
-        return [Finding("FAIL", str(path), message, _AGAIN)], None
+        return [Finding("FAIL", str(path), error.problem.removeprefix(f"{path}: "), _AGAIN)], None
     record = opened(content, RECORD_SEAL)
     if record is None:
         why = "changed after writing (SHA-256 differs)" if RECORD_SEAL in content else "is not sealed"

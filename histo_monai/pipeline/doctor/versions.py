@@ -34,7 +34,7 @@ def packages(_params: Params | None) -> Iterator[Finding]:
             "WARN",
             "packages",
             f"{', '.join(other)}: results may differ in the last digits",
-            "`make .venv/ready` installs those of constraints.txt",
+            "`make .venv/ready` installs the versions of constraints.txt",
         )
     message = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     yield Finding("PASS", "packages", message)

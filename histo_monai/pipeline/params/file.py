@@ -34,8 +34,7 @@ def read_tree(path: Path) -> object:
     try:
         text = read_text(path, _LIMIT)
     except InputFileError as error:
-        where = "" if path.exists() else f"; {NO_PROJECT}"
-        raise ParamsError(f"{error}{where}") from None
+        raise ParamsError(str(error) if path.exists() else f"{error}. Fix: {NO_PROJECT}") from None
     try:
         return copy.deepcopy(_parsed(text))
     except ParamsError as error:
@@ -104,10 +103,10 @@ def _add(node: _Node, open_nodes: list[_Node]) -> None:
 
 def _forbidden(event: Event) -> str | None:
     if getattr(event, "value", None) == "<<":
-        return "merge keys (<<) are not read; write the values out"
+        return "merge keys (<<) are not read. Fix: write out the values"
     tag = getattr(event, "tag", None)
     if tag is not None:
-        return f"tags ({tag}) are not read; write a plain value"
+        return f"tags ({tag}) are not read. Fix: write the value without a tag"
     return None
 
 

@@ -29,7 +29,7 @@ class HeadParams:
 
     @property
     def settings(self) -> SelectionSettings:
-        """For `finetuning.heads.selection.select_head`."""
+        """Settings for `finetuning.heads.selection.select_head`."""
         return SelectionSettings(
             class_heads=self.classes, score_heads=self.scores, rule=self.rule, num_folds=self.num_folds
         )

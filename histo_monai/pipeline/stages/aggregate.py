@@ -84,7 +84,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     for line in metrics["warnings"]:
         _LOG.log(logging.INFO if is_left_out else logging.WARNING, "%s", line)
     for name, value in summarize(metrics).items():
-        _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
+        _LOG.info("aggregate: %s: %s", name, " ".join(f"{model}={x:.3f}" for model, x in value.items()))
 
 
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -49,7 +49,7 @@ def run() -> None:
                 )
                 digest.parent.mkdir(parents=True, exist_ok=True)
                 write_json(digest, _digests([path]))
-    _LOG.info("%s written", paths.CODE)
+    _LOG.info("code: output=%s", paths.CODE)
 
 
 def code_of(stage: str) -> list[Path]:

@@ -231,7 +231,7 @@ def _value_row(
     """Row of table.csv."""
     row = Row.of(value.model)
     printed = _printed(params, split, row, value.metric)
-    by_rows = value.metric.startswith("icc") and len(repeats) == 1  # See `_F_BASED`.
+    by_rows = value.metric.startswith("icc") and len(repeats) == 1  # `_F_BASED` explains these intervals.
     return {
         "dataset": params.dataset,
         "split": split,

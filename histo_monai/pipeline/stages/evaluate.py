@@ -115,7 +115,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         _draw(draft / paths.PLOTS, task, rows[last], loaders[last], predictions[last])
         write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     for name, value in summarize(metrics).items():
-        _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
+        _LOG.info("evaluate: %s: %s", name, " ".join(f"{model}={x:.3f}" for model, x in value.items()))
 
 
 _Colors = PatchFeatures[np.float64]

@@ -1,4 +1,4 @@
-"""Stage `features`: an encoder, tables of patches and whole slides -> features of every patch, each encoded once."""
+"""Stage `features`: encoder, tables of patches and whole slides -> features of every patch."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ from histo_monai.wsi.inference.table_features import TableWork, table_jobs
 _LOG = logging.getLogger(__name__)
 
 NO_SLIDES = "no_slides"
-"""Key of metrics.json: why whole slides have no features."""
-NOT_ASKED = "slide_level.pretraining_methods does not name it, or slide_level.num_encoders leaves it out"
+"""Key of metrics.json: the reason why whole slides have no features."""
+NOT_ASKED = "slide_level.pretraining_methods or slide_level.num_encoders excludes this encoder"
 _PLACES = ("patch_id", "slide_id", "path", "y", "x", "mpp", "side_px", "slide_mpp")
 """Columns of a table of patches or slides that decide pixels."""
-NOTHING = "there is no patch, and no label of a slide can be learned from"
+NOTHING = "no patch, and no usable slide label"
 
 
 def run(method: str, encoder: int) -> None:
@@ -63,7 +63,7 @@ def run(method: str, encoder: int) -> None:
     <slide_id>.h5 holds the tissue of a whole slide; none is written where `slide_level` does not name the encoder, or
     neither a label of a slide is learned from nor a head maps slides (`finetune.mode: head`). patches/ holds the
     labeled and unlabeled patches. The encoder takes its batch-norm statistics from slides or patches that are not
-    tested on, and is written beside them. A killed run continues after its last finished file. Files whose slide,
+    tested on, and is written beside them. An interrupted run resumes after its last finished file. Files whose slide,
     patches, encoder and settings are unchanged stay.
 
     Raises:
@@ -109,7 +109,7 @@ def run(method: str, encoder: int) -> None:
         Batch(of_tables, work, done / PATCHES),
     ]
     over_batches(batches, **environment.sharing)
-    if torchrun_rank() > 0:  # Started by torchrun: the first process writes.
+    if torchrun_rank() > 0:  # Under torchrun, process 0 writes.
         return
     provenance = made_from(params, [*tables, path], [slides, rows], rows if len(rows) else None)
     with whole_folder(folder) as draft:
@@ -123,16 +123,16 @@ def run(method: str, encoder: int) -> None:
             about[BATCHNORM] = read_description(looking.with_suffix(".json"))[BATCHNORM]
         write_metrics(draft, about, provenance, summary=counts)
     shutil.rmtree(paths.unfinished_folder(stage), ignore_errors=True)
-    _LOG.info("%s written: %s", folder, ", ".join(f"{name}={value}" for name, value in counts.items()))
+    _LOG.info("features: output=%s %s", folder, " ".join(f"{name}={value}" for name, value in counts.items()))
 
 
 class Asked(NamedTuple):
-    """What params ask for.
+    """Settings of the stage from params.
 
     Attributes:
-        plan: how whole slides are covered by patches.
-        encoding: what is made of each patch.
-        batchnorm_patches: that batch-norm statistics are taken from; 0: those of the pretraining stay.
+        plan: places of the patches of whole slides.
+        encoding: settings of the features.
+        batchnorm_patches: number of patches for new batch-norm statistics; 0: statistics of the pretraining.
     """
 
     plan: MapPlan
@@ -141,7 +141,7 @@ class Asked(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For metrics.json."""
+        """Content for metrics.json."""
         return {
             **dataclasses.asdict(self.plan),
             **dataclasses.asdict(self.encoding),
@@ -164,9 +164,9 @@ def _adapted(
     environment: Environment,
     before: Path,
 ) -> Path:
-    """The encoder that looks: with batch-norm statistics of slides, or of patches where there are no slides.
+    """Path of the encoder with batch-norm statistics of slides, or of patches if there are no slides.
 
-    The encoder in the folder `before` stays where all that decides its statistics is the same.
+    The encoder in the folder `before` is reused if equal slides, patches and settings decide its statistics.
     """
     num = asked.batchnorm_patches
     if not num:
@@ -195,7 +195,7 @@ def _adapted(
 def _statistics_sha256(
     asked: Asked, shown: pd.DataFrame, path: Path, seed: int, environment: Environment
 ) -> str:
-    """Digest of all that decides batch-norm statistics: encoder, slides, places, settings, code; no label."""
+    """Digest of everything that decides batch-norm statistics: encoder, slides, places, settings, code; no labels."""
     places = shown[[name for name in _PLACES if name in shown]].astype(str).to_numpy().tolist()
     slides = sorted((str(path), digest) for path, digest in source_digests(shown).items())
     settings = {**asked.settings, **numeric_settings(environment.device)}
@@ -203,7 +203,7 @@ def _statistics_sha256(
 
 
 def _made_from(path: Path) -> str:
-    """Digest that an encoder's description holds; empty where there is no such encoder."""
+    """Digest in an encoder's description; empty without an encoder."""
     try:
         description = load_model(path)[1]
     except InputError:
@@ -214,13 +214,15 @@ def _made_from(path: Path) -> str:
 def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:
     sight = sight_of(description)
     mpp = params.features.mpp or sight.mpp
-    if mpp is None:  # of no encoder of a pretraining
-        raise InputError("features.mpp is null, and the encoder does not say at what µm/px it was trained")
+    if mpp is None:  # An encoder of a pretraining always states it.
+        raise InputError(
+            "features.mpp: null, but the encoder states no µm/px of its training. Fix: set features.mpp"
+        )
     stride_um = params.features.stride_um or params.patch_px * mpp
     try:
         whole_stride(stride_um, mpp)
     except InputError as error:
-        raise InputError(f"features: {error}; or to null, the side of a patch") from None
+        raise InputError(f"features: {error}, or to null for the side of a patch") from None
     return MapPlan(
         patch_px=params.patch_px,
         mpp=mpp,
@@ -239,7 +241,7 @@ def _jobs(slides: pd.DataFrame, models: Mapping[str, Path]) -> list[SlideJob]:
 
 
 def _publish(jobs: Sequence[SlideJob], done: Path, folder: Path) -> int:
-    """Name the finished files in another folder, too; the number of their patches."""
+    """Link the finished files into another folder; the number of their patches."""
     num = 0
     for job in jobs:
         source, target = (place / f"{job.slide_id}{FeatureWork.suffix}" for place in (done, folder))
@@ -250,7 +252,7 @@ def _publish(jobs: Sequence[SlideJob], done: Path, folder: Path) -> int:
 
 
 def _take_over(folder: Path, done: Path) -> None:
-    """Files that the stage left before: each is made again only where what it was made from differs."""
+    """Link features of the previous run, which are reused if their origin is unchanged."""
     for path in folder.rglob(f"*{FeatureWork.suffix}"):
         target = done / path.relative_to(folder)
         if not target.exists():
@@ -259,7 +261,7 @@ def _take_over(folder: Path, done: Path) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A second name where the disk knows these; else a copy."""
+    """Hard-link a file, or copy it."""
     try:
         os.link(source, target)
     except OSError:

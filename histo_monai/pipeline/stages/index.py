@@ -87,10 +87,9 @@ def _to_pretrain_on(params: Params, processes: int) -> tuple[pd.DataFrame, pd.Da
     learn = [name for name in params.pretraining_methods if params.pretrain.methods[name].needs_slides]
     if missing is not None and learn:
         raise InputError(
-            f"{missing}: not found, and {', '.join(learn)} learns from slides; list yours there "
-            "(slide_id,path[,patient_id,mpp,label,split,exhaustive,sha256]), or pretrain on none: pretraining_methods: "
-            "[random], "
-            "or [pretrained] with a file of weights (docs/encoders.md)"
+            f"{missing}: not found, but {', '.join(learn)} trains on slides. Fix: list your slides there "
+            "(slide_id,path[,patient_id,mpp,label,split,exhaustive,sha256]), or set pretraining_methods: [random], or "
+            "[pretrained] with a file of weights (docs/encoders.md)"
         )
     if missing is not None:
         return no_slides()

@@ -55,7 +55,7 @@ FEW_PATIENTS, NUM_SHOWN = 30, 8
 _IN_WORDS = {ATTENTION: "attention", MOMENTS: "slide means"}
 WEIGHTS, NETWORKS = "attention", "networks"
 NO_SLIDES = "no_slides"
-"""Key of the metrics.json of features: why whole slides have none."""
+"""Key of the metrics.json of features: the reason why whole slides have no features."""
 _FOLDERS = (WEIGHTS, NETWORKS, paths.PLOTS)
 
 
@@ -110,11 +110,11 @@ def run(method: str, encoder: int, seed: int) -> None:
     for line in metrics["warnings"]:
         _LOG.warning("%s", line)
     for name, value in summarize(metrics).items():
-        _LOG.info("%s: %s", name, ", ".join(f"{arm} {x:.3f}" for arm, x in value.items()))
+        _LOG.info("mil: %s: %s", name, " ".join(f"{model}={x:.3f}" for model, x in value.items()))
 
 
 def _no_slides(features: Path) -> str:
-    """Why whole slides have no features; empty where they have."""
+    """The reason why slides have no features; empty if they have."""
     about = read_json(features / paths.METRICS, "run its stage again", {f"{NO_SLIDES}?": str})
     return str(about.get(NO_SLIDES, ""))
 

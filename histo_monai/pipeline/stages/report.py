@@ -223,7 +223,7 @@ def _pretraining(draft: Path, params: Params) -> Section:
         curves[folder.name] = read_varied_csv(folder / paths.CURVES, stage="pretrain")
         if len(curves[folder.name]) and (folder / paths.ANSWERS).is_file():
             path = _copied(draft, folder / paths.ANSWERS, f"answers-{folder.name}.png")
-            pictures.append(Picture(path, f"Questions and answers of {folder.name}", folder.name))
+            pictures.append(Picture(path, f"Tasks and predictions of {folder.name}", folder.name))
     return pretraining_section(curves, pictures)
 
 
@@ -264,7 +264,7 @@ def _data(draft: Path) -> Section:
         remarks = checked.get("remarks", [])
     drawn = sorted((paths.CHECK / SLIDES).glob("*.jpg"), key=lambda path: int(path.stem))
     pictures = [
-        Picture(_copied(draft, path, f"slide-{path.name}"), "A slide, its tissue and what is sampled")
+        Picture(_copied(draft, path, f"slide-{path.name}"), "A slide, its tissue and its patches")
         for path in drawn
     ]
     patches = read_patches(paths.PATCHES_CSV)

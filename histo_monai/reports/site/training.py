@@ -26,7 +26,7 @@ WORDS = {
     "by_contrast": "accuracy of contrast alone",
     "contrast": "contrastive loss",
     "nearest": "nearest patch is the matching one",
-    "guess_accuracy": "all guesses",
+    "guess_accuracy": "all pseudo labels",
     "used_guess_accuracy": "pseudo labels that are used",
     "guess_absolute_error": "mean absolute error of the pseudo labels",
     "mae": "mean absolute error",

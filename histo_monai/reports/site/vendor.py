@@ -28,7 +28,7 @@ NAME = "vendored"
 """Folder beside this file, which git does not track: a copy of the repository that DVC makes for a queued experiment
 has none, and takes those of the installed package."""
 REGISTRY = "https://registry.npmjs.org"
-"""Where packages are fetched from on a machine without npm; npm uses its own configuration."""
+"""Address of packages for a machine without npm; npm uses its own configuration."""
 TIMEOUT_S = 120.0
 
 
@@ -170,4 +170,4 @@ if __name__ == "__main__":
     try:
         fetch(HERE / NAME)
     except OSError as error:
-        sys.exit(f"{error}; is the registry of npm reachable from here?")
+        sys.exit(f"{error}. Fix: check the connection to the npm registry")

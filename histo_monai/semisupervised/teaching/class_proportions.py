@@ -1,9 +1,9 @@
 """Class proportions or score spread of a model, and their transfer to its student.
 
 Training on own pseudo labels makes a student more confident. Where most tissue is of one class, the student predicts
-that class too often: it ranks patches better than its start model, but its threshold is off. Scores of a student
-trained on mixtures draw together. The start model learned from labels, so its proportions are restored, and the
-student's ranking stays.
+that class too often: it ranks patches better than its start model, but its threshold is off. Training on mixtures
+shrinks the spread of scores. The start model learned from labels, so its proportions are restored; the student's
+ranking does not change.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def _feature(where: str, kind: str, marked: Region | Point, geometry: dict[str, 
     name = marked.name if isinstance(marked, Region) else ""
     if not all(map(is_text, (marked.label, name, *marked.measurements))):
         raise InputError(
-            f"{where}: its class, name or a measurement's name holds half a character. Fix: rename it."
+            f"{where}: its class, name or a measurement's name holds an incomplete Unicode character. Fix: rename it."
         )
     properties: dict[str, Any] = {"objectType": kind}
     if isinstance(marked, Region):

@@ -39,7 +39,7 @@ def _object(where: str, classification: Any) -> Any:
         return json.loads(classification, parse_int=float)
     except (ValueError, RecursionError):
         raise InputError(
-            f"{where}: its class {short(classification)} is an object written as text, and not as JSON. "
+            f"{where}: its class {short(classification)} is an object as text, but not JSON. "
             'Fix: write {"name": "Tumor"}.'
         ) from None
 

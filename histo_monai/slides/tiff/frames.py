@@ -39,7 +39,7 @@ def check_tile(page: Page, data: bytes) -> int:
         NoTileError: The bytes are no tile of this page.
     """
     if len(data) > most_bytes(page):
-        raise NoTileError(f"it takes {len(data)} bytes, and {page.tile_bytes} decoded")
+        raise NoTileError(f"it has {len(data)} bytes, but only {page.tile_bytes} decoded")
     if page.compression == JPEG:
         return _check_jpeg(page, data)
     if page.compression == UNCOMPRESSED:
@@ -73,7 +73,7 @@ def check_jpeg_tables(data: bytes) -> None:
         if marker in (*_FRAMES, *_OTHER_FRAMES, _SOS) or marker in _WITHOUT_LENGTH or end > len(data):
             break
         position = end
-    raise NoTileError("they are not tables alone")
+    raise NoTileError("they hold more than tables")
 
 
 def _segment(data: bytes, position: int) -> tuple[int, int, int]:
@@ -161,7 +161,7 @@ def _check_jpeg2000(page: Page, data: bytes) -> None:
         raise NoTileError("its channels are sampled in a way that slides do not have")
     inner_width, inner_height = inner[:2]
     if min(inner[:2]) < 1 or -(-right // inner_width) * -(-bottom // inner_height) > _MAX_INNER_TILES:
-        raise NoTileError(f"it is cut into pieces of {inner_width} x {inner_height} px")
+        raise NoTileError(f"it is divided into parts of {inner_width} x {inner_height} px")
     _check_tile_parts(data, end)
 
 
@@ -185,7 +185,7 @@ def _check_tile_parts(data: bytes, position: int) -> None:
             raise NoTileError("its packets hold a marker")
         position = end
     if len(data) - start > _TAIL_BYTES and any(data[start:]):
-        raise NoTileError("it goes on behind its end")
+        raise NoTileError("it continues after its end marker")
 
 
 def _check_deflate(page: Page, data: bytes) -> None:

@@ -142,7 +142,7 @@ def read_pages(path: Path) -> list[Page]:
         seen: set[int] = set()
         while offset:
             if offset in seen:
-                raise SlideError(path, "damaged: its image directories run in a circle. Fix: copy it again.")
+                raise SlideError(path, "damaged: its image directories form a loop. Fix: copy it again.")
             if len(pages) == _MAX_PAGES:
                 raise SlideError(path, f"holds more than {_MAX_PAGES} images. Fix: copy or export it again.")
             seen.add(offset)

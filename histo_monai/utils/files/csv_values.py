@@ -50,7 +50,7 @@ def read_varied_csv(path: Path, texts: Sequence[str] = (), *, stage: str) -> pd.
             table = parse_csv(content, na_values=[""], **options)
     except (ValueError, OverflowError, Warning) as error:
         what = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: not the table that the stage writes ({what}); {again}") from None
+        raise InputError(f"{path}: not the table that the stage writes ({what}). Fix: {again}.") from None
     return table.fillna({column: "" for column in texts if column in table})
 
 
@@ -65,7 +65,7 @@ def read_texts(path: Path, columns: Sequence[str]) -> pd.DataFrame:
         table = parse_csv(content, usecols=list(columns), dtype=str)
     except ValueError as error:
         raise InputError(
-            f"{path}: not a csv with {', '.join(columns)} ({' '.join(str(error).split())})"
+            f"{path}: not a csv with the columns {', '.join(columns)} ({' '.join(str(error).split())})"
         ) from None
     return table[list(columns)]
 
@@ -77,12 +77,12 @@ def stage_content(path: Path, stage: str) -> bytes:
         InputError: the file is missing, cannot be read, or was cut off.
     """
     if not path.exists():
-        raise InputError(f"{path}: not found; run `dvc repro {stage}` first")
+        raise InputError(f"{path}: not found. Fix: run `dvc repro {stage}`.")
     try:
         content = read_bytes(path, _LIMIT)
     except InputFileError as error:
-        raise InputError(f"{error}; run `dvc repro {stage}` again") from None
+        raise InputError(f"{error.problem}. Fix: run `dvc repro {stage}` again.") from None
     if not content.endswith(b"\n"):
-        what = "it is cut off in its last row" if content else "there is nothing in it"
-        raise InputError(f"{path}: not whole ({what}); run `dvc repro {stage}` again")
+        what = "its last row is cut off" if content else "it is empty"
+        raise InputError(f"{path}: incomplete ({what}). Fix: run `dvc repro {stage}` again.")
     return content

@@ -59,7 +59,9 @@ def check_file(path: Path) -> None:
         InputError: the file is missing, no regular file, or has another suffix than `.safetensors` and `PICKLED`.
     """
     if path.suffix not in (".safetensors", *PICKLED):
-        raise InputError(f"{path}: no weight file. Fix: use .safetensors ({', '.join(PICKLED)} if you must).")
+        raise InputError(
+            f"{path}: not a weights file. Fix: use .safetensors ({', '.join(PICKLED)} if you must)."
+        )
     try:
         check_regular(path)
     except OSError as error:

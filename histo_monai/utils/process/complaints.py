@@ -56,7 +56,7 @@ class _Streams:
                 self._rewind(self._file)
                 self._first.value = 0
         if stop >= _BUFFER_BYTES - 1 and not printed:
-            return "more complaints than can be kept"
+            return "more decoder messages than the buffer holds"
         return printed.decode("utf-8", "replace")
 
     def restore(self) -> None:

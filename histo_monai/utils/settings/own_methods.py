@@ -84,7 +84,7 @@ class OwnMethods:
         if len(found) != 1:
             names = ", ".join(value.__name__ for value in found) or "none"
             raise InputError(
-                f"{path}: expected one class with `Settings`, found {names}. Fix: one method in a file"
+                f"{path}: expected one class with `Settings`, found {names}. Fix: write one method per file"
             )
         self._check_settings(path, found[0])
         return found[0]

@@ -38,7 +38,7 @@ class ParamsError(InputError):
 
 
 def read_section(cls: Any, tree: object, where: str) -> Any:
-    """A section of class `cls` from a tree of plain values; `where` is its dotted name, empty for the whole file.
+    """A section of class `cls` from a tree of YAML values; `where` is its dotted name, empty for the whole file.
 
     Raises:
         ParamsError: A key is unknown or missing, or a value contradicts the field's annotation.
@@ -56,7 +56,7 @@ def read_section(cls: Any, tree: object, where: str) -> Any:
 
 
 def as_tree(value: Any) -> Any:
-    """A section as plain values, the inverse of `read_section`; lists stay tuples."""
+    """A section as YAML values, the inverse of `read_section`; lists stay tuples."""
     if isinstance(value, SectionByName):
         value = value.values
     if isinstance(value, Mapping):

@@ -15,7 +15,7 @@ from histo_monai.utils.storage.errors import OutputError, check_room, disk_full_
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
-"""An escaped character in that file, such as a space."""
+"""An escaped character in `_MOUNTS`, such as a space."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def whole_file(path: Path, needed: int | None = None) -> Iterator[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             if needed is not None:
                 check_room(path, needed)
-            draft.unlink(missing_ok=True)  # whatever it is, also a link, nobody writes through it
+            draft.unlink(missing_ok=True)  # It may be a link: writing would change the link's target.
             yield draft
             os.replace(draft, path)
     except BaseException:
@@ -47,15 +47,15 @@ def whole_file(path: Path, needed: int | None = None) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that becomes `folder` when the block ends well; on an error nothing of it remains.
+    """Yield an empty draft folder that replaces `folder` when the block succeeds; an error deletes the draft.
 
     Raises:
-        DiskFullError: There is no room.
-        OutputError: `folder` cannot be replaced, see `check_replaceable`.
+        DiskFullError: The disk is full.
+        OutputError: `folder` cannot be replaced (`check_replaceable`).
     """
     check_replaceable(folder)
     draft, before = (folder.with_name(f".{folder.name}.{kind}") for kind in ("draft", "before"))
-    if before.is_dir() and not folder.exists():  # killed between the two renames below
+    if before.is_dir() and not folder.exists():  # An earlier run was killed between the two renames below.
         before.rename(folder)
     for left_behind in (draft, before):
         shutil.rmtree(left_behind, ignore_errors=True)
@@ -73,29 +73,29 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse a folder that a stage could not replace in one step.
+    """Refuse a folder that cannot be replaced in one step.
 
     Raises:
-        OutputError: It is a link, a mount point or a file, or the folder around it cannot be written to.
+        OutputError: The path is a link, a mount point or a file, or its parent folder is not writable.
     """
     what = None
     if folder.is_symlink():
-        what = f"is a link to {os.readlink(folder)}; link the whole data folder instead"
+        what = f"is a link to {os.readlink(folder)}. Fix: link the whole data folder instead"
     elif _is_mount(folder):
-        what = "is a mount point; mount the whole data folder instead"
+        what = "is a mount point. Fix: mount the whole data folder instead"
     elif folder.exists() and not folder.is_dir():
-        what = "is a file where a folder is to be written; move it away"
+        what = "is a file, but a folder is needed. Fix: move the file away"
     around = folder.parent
     while what is None and not around.exists() and not around.is_symlink():
         around = around.parent
     if what is None and not (around.is_dir() and os.access(around, os.W_OK | os.X_OK)):
-        what = f"cannot be written: {around} is no folder that you may write to"
+        what = f"cannot be written. Fix: make {around} a writable folder"
     if what is not None:
         raise OutputError(f"{folder}: {what}")
 
 
 def _is_mount(folder: Path) -> bool:
-    """Whether something is mounted there; of a folder of the same disk only the kernel's table tells."""
+    """Whether a folder is a mount point; only the kernel's table lists mounts of folders of the same disk."""
     if folder.is_mount() or not _MOUNTS.is_file():
         return folder.is_mount()
     points = (line.split(b" ")[4] for line in _MOUNTS.read_bytes().splitlines())
@@ -104,7 +104,7 @@ def _is_mount(folder: Path) -> bool:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON in one step, keys in the order given."""
+    """Write JSON in one step, with keys in the given order."""
     text = json.dumps(content, indent=2) + "\n"
     with whole_file(path, len(text)) as draft:
         draft.write_text(text, encoding="utf-8")

@@ -41,22 +41,22 @@ def claim(folder: Path, lock: Path, *, replaces: bool = True) -> Iterator[None]:
     finally:
         lock.unlink(missing_ok=True)
         os.close(handle)
-        with contextlib.suppress(OSError):  # A command that was refused leaves no folder behind.
+        with contextlib.suppress(OSError):  # A refused command leaves no folder behind.
             for place in made:
                 place.rmdir()
 
 
 @contextmanager
 def claim_users_folder(folder: Path, lock: str, unfinished: str) -> Iterator[None]:
-    """Hold a folder that a user may have files in: nobody else writes there, and its place for drafts is ours.
+    """Lock a folder that may hold a user's files, and check its subfolder for drafts.
 
     Args:
-        folder: Need not be there.
-        lock: Name of the file in it, see `claim`.
-        unfinished: Name of the folder in it for what is not finished.
+        folder: May be missing.
+        lock: Name of the lock file in the folder.
+        unfinished: Name of the subfolder for unfinished files.
 
     Raises:
-        OutputError: See `claim`, `check_folder` and `check_replaceable`.
+        OutputError: An error of `claim`, `check_folder` or `check_replaceable`.
     """
     check_folder(folder)
     with claim(folder, folder / lock, replaces=False):
@@ -73,9 +73,9 @@ def _locked(lock: Path, folder: Path) -> int:
             holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(handle)
             raise OutputError(
-                f"{folder}: already being written, by process {holder}; wait for it, or end it"
+                f"{folder}: already being written, by process {holder}. Fix: wait for it, or end it"
             ) from None
-        # The holder before may have unlinked the file between our opening and our locking it.
+        # The previous holder may have deleted the file after it was opened here and before it was locked.
         if lock.exists() and os.stat(lock).st_ino == os.fstat(handle).st_ino:
             return handle
         os.close(handle)

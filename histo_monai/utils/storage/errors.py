@@ -22,19 +22,19 @@ class DiskFullError(OutputError):
 
 
 _CUT_SHORT = re.compile(r"\d+ requested and \d+ written|unexpected pos \d+ vs \d+|failed writing")
-"""What numpy and torch say of a write that was cut short, which they do not know the reason of."""
+"""Messages of numpy and torch on an incomplete write; they state no cause."""
 
 
 @contextmanager
 def disk_full_in_words(path: Path, needed: int | None = None) -> Iterator[None]:
     """Turn the errors that a full disk causes into a `DiskFullError` that names path and free space.
 
-    Libraries raise errors of their own where a write fails (torch a RuntimeError, pandas and Pillow an OSError), so
-    what decides is the errno, a disk with no room left, or words of a write that was cut short.
+    Libraries raise different errors if a write fails (torch a RuntimeError, pandas and Pillow an OSError). So the
+    error is recognized by its errno, by a full disk, or by its message.
 
     Args:
-        path: What is being written; need not be there.
-        needed: Bytes that it takes, where that is known.
+        path: Written file; may be missing.
+        needed: Size of the file in bytes, if known.
     """
     try:
         yield
@@ -47,27 +47,27 @@ def disk_full_in_words(path: Path, needed: int | None = None) -> Iterator[None]:
         is_limited = number == errno.EFBIG or (number is None and _CUT_SHORT.search(str(error)))
         if not is_full and is_limited:
             raise DiskFullError(
-                f"{path}: longer than a file may be here; raise the limit (`ulimit -f`) or the quota, or write to "
-                "another disk, and start again"
+                f"{path}: exceeds the file size limit. Fix: raise the limit (`ulimit -f`) or the quota, or write to "
+                "another disk, then start again"
             ) from error
         if not is_full:
             raise
         wanted = "" if needed is None else f"{_size(needed)} needed, "
         raise DiskFullError(
-            f"{path}: the disk is full ({wanted}{_size(free)} free); make room and start again, "
-            "finished epochs and slides are kept"
+            f"{path}: the disk is full ({wanted}{_size(free)} free). Fix: free disk space and start again; "
+            "finished epochs and slides remain"
         ) from error
 
 
 def check_room(path: Path, needed: int) -> None:
-    """Refuse to write what the disk has no room for, before a library that cannot cope with that begins.
+    """Refuse a file larger than the free disk space before a library writes it: some libraries crash on a full disk.
 
     Args:
-        path: What is to be written; need not be there.
-        needed: Bytes that it takes.
+        path: File to write; may be missing.
+        needed: Size of the file, bytes.
 
     Raises:
-        DiskFullError: There is less room.
+        DiskFullError: The disk has less free space.
     """
     with disk_full_in_words(path, needed):
         if _free_bytes(path) < needed:

@@ -22,11 +22,10 @@ Opened = TypeVar("Opened", bound=Handle)
 
 
 class HandlePool(Generic[Key, Opened]):
-    """Keeps the handles used last open, and never more than a set number.
+    """Open handles, at most `max_open`; closes the least recently used.
 
-    A handle opened before a fork must not be read in the child (the two would share one file position and
-    one set of locks), so handles belong to the process that opened them and a child starts with none.
-    Pickles as its settings, without handles.
+    A forked child must not read its parent's handles, because both processes would use one file position and one set
+    of locks. So a child starts without handles. Pickling drops the handles.
 
     Raises:
         InputError: `max_open` is less than 1.
@@ -34,7 +33,7 @@ class HandlePool(Generic[Key, Opened]):
 
     def __init__(self, max_open: int) -> None:
         if max_open < 1:
-            raise InputError(f"max_open must be at least 1, got {max_open}")
+            raise InputError(f"max_open: got {max_open}. Fix: pass at least 1")
         self.max_open = max_open
         self._pid = os.getpid()
         self._handles: OrderedDict[Key, Opened] = OrderedDict()
@@ -43,9 +42,9 @@ class HandlePool(Generic[Key, Opened]):
         return len(self._own())
 
     def get(self, key: Key, opener: Callable[[], Opened]) -> Opened:
-        """The open handle of a key; opens it, and closes the one used longest ago, where need be.
+        """The open handle of a key; opens it if necessary, and may close the least recently used handle.
 
-        It stays valid until `max_open` others have been asked for.
+        The handle is valid until `max_open` other keys have been requested.
         """
         handles = self._own()
         if key in handles:
@@ -64,7 +63,7 @@ class HandlePool(Generic[Key, Opened]):
 
     def _own(self) -> OrderedDict[Key, Opened]:
         if self._pid != os.getpid():
-            # The parent's handles are kept, not closed: closing would act on what the parent still reads.
+            # Do not close the parent's handles: the parent still reads them.
             self._inherited, self._handles, self._pid = self._handles, OrderedDict(), os.getpid()
         return self._handles
 

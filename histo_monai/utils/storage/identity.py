@@ -1,7 +1,7 @@
-"""Is this the file, or the slide, that was read then? Known again by size, time and a digest of samples.
+"""Identity of a file or a slide by size, time and a digest of samples, to detect a replaced file.
 
-Of one file 4 MiB are read at most. Of a slide of n files (`slide_files`) 4 MiB of the first, and of the others 64
-samples together, but 4 of each at least: 8 MiB, or 4 + n / 4 MiB where n is more than 16.
+At most 4 MiB of a file are read. Of a slide with n files (`slide_files`), 4 MiB of the first are read, and 64 samples
+of the others together, at least 4 of each: 8 MiB, or 4 + n / 4 MiB for n above 16.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ _FEWEST_SAMPLES = 4
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What a file, or a slide of several files, was when it was read.
+    """Identity of a file, or of a slide of several files.
 
     Attributes:
-        path: Where it really is, links followed.
-        size: Bytes, of all files.
-        mtime_ns: When it was last changed, ns since 1970; of several files the one that was changed last.
-        sample_sha256: SHA-256 of its size and of 64 samples of 64 KiB, evenly spaced, the first and the last bytes
-            among them; of all bytes where it has no more than these, 4 MiB. A change between the samples that keeps
-            size and time is not seen. Of several files: SHA-256 of such digests and of the names of the files that are
-            read with the first.
+        path: Path with links followed.
+        size: Bytes of all files.
+        mtime_ns: Latest change of any file, ns since 1970.
+        sample_sha256: SHA-256 of the size and of 64 evenly spaced samples of 64 KiB, with the first and last bytes; of
+            all bytes of a file up to 4 MiB. A change between the samples with equal size and time is not detected.
+            Several files: SHA-256 of such digests and of the names of all files but the first.
     """
 
     path: str
@@ -40,16 +39,16 @@ class FileIdentity:
     sample_sha256: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Content for JSON."""
         return asdict(self)
 
 
 def identify(path: Path, num_samples: int = _NUM_SAMPLES) -> FileIdentity:
-    """Read samples of one file.
+    """Identity of one file.
 
     Raises:
-        InputFileError: It is no regular file.
-        OSError: It cannot be read.
+        InputFileError: The path is no regular file.
+        OSError: The file cannot be read.
     """
     real = path.resolve(strict=True)
     with open_regular(real) as file:
@@ -61,16 +60,16 @@ def identify(path: Path, num_samples: int = _NUM_SAMPLES) -> FileIdentity:
 
 
 def file_of(path: Path) -> Path:
-    """The file itself, or the zip that the path leads through."""
+    """The file itself, or the zip that contains it."""
     return next((place for place in (path, *path.parents) if place.is_file()), path)
 
 
 def identify_slide(path: Path) -> FileIdentity:
-    """Read samples of all files of a slide.
+    """Identity of a slide, from samples of all its files.
 
     Raises:
-        InputFileError: See `slide_files`.
-        OSError: One cannot be read.
+        InputFileError: An error of `slide_files`.
+        OSError: A file cannot be read.
     """
     _, *beside = slide_files(path)
     first = identify(path)

@@ -1,7 +1,7 @@
-"""Protection of users' files: checks before any work that outputs replace no input and no foreign file.
+"""Protection of users' files: checks, before any work, that outputs replace no input and no other program's file.
 
-A command that writes where a user may have files leaves a record there: names and digests of what it wrote. Only what a
-record lists, byte for byte, is ever replaced.
+A command that writes into a user's folder also writes a record there, with names and digests of its outputs. It later
+replaces only files that the record lists and whose bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _ELSEWHERE = "move it away, or write to another folder"
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path], written: Mapping[Path, str]) -> None:
-    """Refuse, before any work, what would cost somebody a file.
+    """Refuse outputs that would overwrite an input or another program's file; call it before any work.
 
     Args:
-        outputs: Files to be written.
-        inputs: Files to be read, which exist; those that do not are left to their reader.
-        written: Path -> SHA-256 of what this command wrote there before, see `written_before`.
+        outputs: Files to write.
+        inputs: Files to read; missing ones are ignored.
+        written: Path -> SHA-256 of earlier outputs of this command (`written_before`).
 
     Raises:
-        OutputError: An output is an input, under whatever name; or exists, and is not what this command wrote; or has
-            too long a name; or two outputs differ by case alone, so that they are one file on some disks. Names it.
+        OutputError: An output is an input, perhaps by another name; or it exists and this command did not write it; or
+            its name is too long; or two outputs differ only by case, so some disks store one file. Names the file.
     """
     read = {(about.st_dev, about.st_ino): path for path, about in _about(inputs)}
     known = {_place(path): digest for path, digest in written.items()}
@@ -45,36 +45,38 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path], written: Mapp
     for path in outputs:
         other = by_name.setdefault(str(_place(path)).casefold(), path)
         if other is not path:
-            raise OutputError(f"{path} and {other} would be one file; write them to two folders")
+            raise OutputError(
+                f"{path} and {other}: some disks store one file for both. Fix: write them to two folders"
+            )
         for _, about in _about([path]):
             if (about.st_dev, about.st_ino) in read:
                 source = read[about.st_dev, about.st_ino]
                 raise OutputError(
-                    f"{path}: is really {source}, which is read; nothing that is read is written to"
+                    f"{path}: is the input {source} by another name. Fix: write to another folder"
                 )
         if len(os.fsencode(path.name)) > _LONGEST_NAME:
             raise OutputError(
-                f"{path}: too long a name, of more than {_LONGEST_NAME} bytes; rename what it is of"
+                f"{path}: too long a name, of more than {_LONGEST_NAME} bytes. Fix: rename its input"
             )
         if not os.path.lexists(path):
             continue
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise OutputError(f"{path}: is a link, a folder or no plain file; {_ELSEWHERE}")
+            raise OutputError(f"{path}: is a link, a folder or no regular file. Fix: {_ELSEWHERE}")
         if _place(path) not in known:
-            raise OutputError(f"{path}: exists, and this command did not write it; {_ELSEWHERE}")
+            raise OutputError(f"{path}: exists, and this command did not write it. Fix: {_ELSEWHERE}")
         if known[_place(path)] != file_sha256(path):
-            raise OutputError(f"{path}: was changed since this command wrote it; {_ELSEWHERE}")
+            raise OutputError(f"{path}: was changed since this command wrote it. Fix: {_ELSEWHERE}")
 
 
 def check_apart(folder: Path, inputs: Iterable[Path]) -> None:
-    """Refuse a folder to be replaced that is an input, lies in one or holds one, links followed.
+    """Refuse to replace a folder that is an input, lies in an input or contains one; links are followed.
 
     Args:
-        folder: Need not be there.
-        inputs: Files and folders that are read; those that do not exist are not looked at.
+        folder: May be missing.
+        inputs: Files and folders to read; missing ones are ignored.
 
     Raises:
-        OutputError: Names both.
+        OutputError: Names the folder and the input.
     """
     real = Path(os.path.realpath(folder))
     for path in inputs:
@@ -83,34 +85,33 @@ def check_apart(folder: Path, inputs: Iterable[Path]) -> None:
         source = path.resolve()
         if real.is_relative_to(source) or source.is_relative_to(real):
             raise OutputError(
-                f"{folder}: is to be replaced, but really lies in, is or holds {path}, which is read; "
-                "remove the link between the two"
+                f"{folder}: an output folder, but it is, contains or lies in the input {path}. "
+                "Fix: remove the link between the two"
             )
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder into which nothing can be written; it need not be there.
+    """Refuse a folder that is not writable, or that cannot be created.
 
     Raises:
-        OutputError: It is a file, a link that leads nowhere, or may not be written to; or the folder is that it would
-            be made in.
+        OutputError: The folder, or its nearest existing parent, is a file, a broken link, or not writable.
     """
     place = folder
     while not os.path.lexists(place):
         place = place.parent
     if place.is_symlink() and not place.exists():
-        raise OutputError(f"{place}: is a link that leads nowhere; name another folder, or remove it")
+        raise OutputError(f"{place}: is a broken link. Fix: remove it, or name another folder")
     if not place.is_dir():
-        raise OutputError(f"{place}: is a file where a folder is to be written; name another folder")
+        raise OutputError(f"{place}: is a file, but a folder is needed. Fix: name another folder")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise OutputError(f"{place}: may not be written to by you; name another folder")
+        raise OutputError(f"{place}: you have no write permission. Fix: name another folder")
 
 
 def write_record(path: Path, content: Mapping[str, Any], files: Mapping[str, str]) -> None:
-    """Write the record of files beside it, as JSON in one step.
+    """Write the record of files as JSON, in one step.
 
     Args:
-        content: What else there is to say.
+        content: Further entries of the record.
         files: Names, relative to the record's folder -> SHA-256.
     """
     bare = {name: value for name, value in content.items() if name != RECORD_SEAL}
@@ -118,10 +119,10 @@ def write_record(path: Path, content: Mapping[str, Any], files: Mapping[str, str
 
 
 def read_record(path: Path, shape: Mapping[str, Shape] | None = None) -> dict[str, Any] | None:
-    """What `write_record` wrote, `files` among it; None where there is no such file, or not as it was written.
+    """Content of a file of `write_record`, with `files`; None if the file is missing or has changed.
 
     Args:
-        shape: Of what else it says, see `utils.storage.shapes`.
+        shape: Shape of the further entries (`utils.storage.shapes`).
     """
     try:
         return opened(read_json(path, "", {_FILES: FILES, **(shape or {})}), RECORD_SEAL)
@@ -130,7 +131,7 @@ def read_record(path: Path, shape: Mapping[str, Shape] | None = None) -> dict[st
 
 
 def written_before(record: Path) -> dict[Path, str]:
-    """Path -> SHA-256 of the files that a record lists, and of itself; nothing where there is none."""
+    """Path -> SHA-256 of the record and of the files that it lists; empty without a record."""
     content = read_record(record)
     if content is None:
         return {}
@@ -139,15 +140,15 @@ def written_before(record: Path) -> dict[Path, str]:
 
 
 def publish(drafts: Sequence[Path], record: Path, content: Mapping[str, Any], inputs: Iterable[Path]) -> None:
-    """Move finished files beside their record, in place of what it lists, and write it anew.
+    """Move finished files beside their record, in place of earlier ones, and write the record again.
 
-    Wherever it is killed, no file lies there that the record does not list; a file that it lists may be missing.
+    After a kill at any step, the record lists every file in the folder; a listed file may be missing.
 
     Args:
-        drafts: Files of the names that they are to have, on the disk of the record.
+        drafts: Files with their final names, on the disk of the record.
 
     Raises:
-        OutputError: See `check_outputs`.
+        OutputError: An error of `check_outputs`.
     """
     targets = [record.with_name(draft.name) for draft in drafts]
     check_outputs([*targets, record], inputs, written_before(record))
@@ -161,15 +162,15 @@ def publish(drafts: Sequence[Path], record: Path, content: Mapping[str, Any], in
 
 @contextmanager
 def own_folder(folder: Path, inputs: Iterable[Path]) -> Iterator[Path]:
-    """`whole_folder` where a user may have files: what is replaced must be what was written so before.
+    """`whole_folder` for a user's folder: replaces only a folder that an earlier call wrote.
 
     The folder gets a record, `RECORD`, of all its files.
 
     Args:
-        folder: To be replaced.
+        folder: Folder to write.
 
     Raises:
-        OutputError: See `check_own_folder`.
+        OutputError: An error of `check_own_folder`.
     """
     inputs = list(inputs)
     check_own_folder(folder, inputs)
@@ -181,10 +182,10 @@ def own_folder(folder: Path, inputs: Iterable[Path]) -> Iterator[Path]:
 
 
 def check_own_folder(folder: Path, inputs: Iterable[Path]) -> None:
-    """Refuse a folder that holds more than `own_folder` wrote there, or an input.
+    """Refuse a folder with an input, or with files that `own_folder` did not write.
 
     Raises:
-        OutputError: It cannot be written, or a file in it is not as it was written, or was not written so at all.
+        OutputError: The folder is not writable, or a file in it has changed or is of another program.
     """
     check_folder(folder)
     held = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
@@ -192,7 +193,7 @@ def check_own_folder(folder: Path, inputs: Iterable[Path]) -> None:
 
 
 def _place(path: Path) -> Path:
-    """The folder with links followed, and the name as it is."""
+    """The path with links of its folder followed; the file's own link is not."""
     return Path(os.path.realpath(path.parent)) / path.name
 
 

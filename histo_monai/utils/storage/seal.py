@@ -1,4 +1,4 @@
-"""A digest of JSON inside the JSON itself: finds accidents. It has no key, so anybody who can write can seal anew."""
+"""A digest of JSON inside the JSON itself, against accidental changes; without a key, it does not detect forgery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD_SEAL = "record_sha256"
 
 
 def sealed(content: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The content with the digest of itself added as its last entry, `key`."""
+    """The content with its own digest as last entry, `key`."""
     return {**content, key: _digest_of(content)}
 
 
@@ -29,13 +29,13 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of all bytes of a file, as `sha256sum` prints it.
 
     Raises:
-        InputFileError: It is no regular file.
-        OSError: It cannot be read.
+        InputFileError: The path is no regular file.
+        OSError: The file cannot be read.
     """
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digest_of(content: Mapping[str, Any]) -> str:
-    """SHA-256 of the content as JSON on one line, its keys in the order in which they stand."""
+    """SHA-256 of the content as JSON on one line, with keys in their order."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -4,10 +4,10 @@ A shape is
 
 - a type: `str`, `bool`, `int`, `float` (a finite number, whole or not), or `object` for anything;
 - None for null;
-- a tuple of shapes, one of which it has;
-- a list of one shape, which all entries have;
-- a dict of keys and shapes: an object that has these keys, one that ends in `?` may be missing; others may stand there;
-- a dict of one type or `Rule` and one shape: an object all keys and values of which have these;
+- a tuple of shapes: the value has one of them;
+- a list of one shape: all entries have it;
+- a dict of keys and shapes: an object with these keys; a key that ends in `?` may be missing, other keys are allowed;
+- a dict of one type or `Rule` and one shape: an object whose keys and values have them;
 - a `Rule`.
 
 A seal finds accidents only: anyone who can write a file can seal another shape.
@@ -27,7 +27,7 @@ Shape = Any
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be, in words, and whether one is."""
+    """A condition on a value: description and test."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -60,7 +60,7 @@ _WORDS: dict[Any, str] = {
 
 
 def misfit(value: Any, shape: Shape, where: str = "") -> str:
-    """Where a value is not of a shape, and what was expected there; empty where it is.
+    """The first place where a value differs from a shape, and the expected shape; empty if the value fits.
 
     Args:
         value: as `json.loads` gives it.
@@ -106,7 +106,7 @@ def _holds(value: Any, shape: Shape) -> bool:
 
 def _is_number(value: Any) -> bool:
     if type(value) is int:
-        return abs(value) < 2**1000  # what floats reach to
+        return abs(value) < 2**1000  # within the range of floats
     return type(value) is float and math.isfinite(value)
 
 

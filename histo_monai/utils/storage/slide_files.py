@@ -1,4 +1,4 @@
-"""The files that a slide is read from: one in most formats, several in those of MIRAX, Hamamatsu and DICOM."""
+"""The files of a slide: one in most formats, several in MIRAX, Hamamatsu and DICOM."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _HEAD_BYTES = 2**16
 _HAMAMATSU = re.compile(rb"^\s*\[(Uncompressed )?Virtual Microscope Specimen\]", re.MULTILINE)
 _DICOM_AT, _DICOM = 128, b"DICM"
 _UID = rb"(?:UI[\x02-\x40]\0|[\x02-\x40]\0\0\0)"
-"""What stands before a UID in DICOM: its kind and length, or its length alone."""
+"""Bytes before a UID in DICOM: its kind and length, or its length alone."""
 _SERIES = re.compile(rb"\x20\0\x0d\0" + _UID + rb"[0-9.]+\0?\x20\0\x0e\0" + _UID + rb"([0-9.]+)")
 """The study's UID and the series' UID; they are adjacent at the top level only."""
 
 
 def slide_files(path: Path) -> tuple[Path, ...]:
-    """Files that a slide is read from: the named one first, then those that are read with it, by name.
+    """All files of a slide: the named file first, then the others, sorted by name.
 
-    With an .mrxs comes all that lies in the folder of its name; with a .vms or .vmu, whatever their names, the files
-    beside it that it names; with an instance of DICOM, the instances of its series beside it. A file that is missing is
-    left to the library that reads the slide.
+    The others are: for an .mrxs, all files in the folder of its name; for Hamamatsu's .vms and .vmu, the files that it
+    names; for a DICOM instance, the instances of its series in its folder. Missing files are skipped; the library
+    that reads the slide reports them.
 
     Raises:
-        InputFileError: One of them is a folder, a pipe, a socket or a device; with DICOM, anything in its folder is a
-            pipe, a socket or a device, since OpenSlide opens it.
-        OSError: The named one is missing, or one may not be read.
+        InputFileError: A file is a folder, a pipe, a socket or a device. For DICOM this holds for every file in the
+            folder, because OpenSlide opens all of them.
+        OSError: The named file is missing, or a file is not readable.
     """
     with open_regular(path) as file:
         head = file.read(_HEAD_BYTES)
@@ -50,7 +50,7 @@ def slide_files(path: Path) -> tuple[Path, ...]:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is something, links followed; a name that is too long or leads in a circle is none."""
+    """Whether the path exists, links followed; False for a name that is too long or a circular link."""
     try:
         path.stat()
     except OSError:
@@ -59,12 +59,12 @@ def _is_there(path: Path) -> bool:
 
 
 def _instances(path: Path, series: set[bytes]) -> list[Path]:
-    """Instances of the series in the folder of one of them; all instances where it states no series."""
+    """DICOM instances in the folder of the path: of these series, or all if `series` is empty."""
     found = []
     for other in path.parent.iterdir():
         if other.is_dir() or not _is_there(other):
             continue
-        with contextlib.suppress(OSError), open_regular(other) as file:  # OpenSlide passes over it, too
+        with contextlib.suppress(OSError), open_regular(other) as file:  # OpenSlide skips it, too.
             start = file.read(_DICOM_AT + len(_DICOM))
             if _is_dicom(start) and (not series or series & _series(start + file.read(_HEAD_BYTES))):
                 found.append(other)

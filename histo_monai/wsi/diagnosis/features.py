@@ -1,4 +1,4 @@
-"""A slide's probability map in a few dozen numbers, after Wang et al. 2016; see docs/slide_features.md."""
+"""33 features of a slide's probability map, after Wang et al. 2016 (docs/slide_features.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
 THRESHOLDS = (0.5, 0.9)
-"""Probabilities from which on a cell is tumor; features at them end in `_t50` and `_t90`."""
+"""Least probabilities of a tumor cell; names of their features end in `_t50` and `_t90`."""
 
 _OF_CELLS = {
     "area_mm2": "tissue in these cells, mm²",
@@ -41,7 +41,7 @@ _OF_MAP = {
     "q99_probability": "value that 99 % of the tissue does not exceed, 0..1",
 }
 _QUANTILES = (0.5, 0.9, 0.99)
-_NO_SPREAD = 1e-6  # A standard deviation that equal float32 values may have.
+_NO_SPREAD = 1e-6  # Largest standard deviation of equal float32 values, from rounding.
 
 
 def _named(threshold: float, name: str) -> str:
@@ -56,35 +56,37 @@ FEATURES: Mapping[str, str] = {
     },
     **_OF_MAP,
 }
-"""Name of each feature -> what it is, with its unit."""
+"""Name of each feature -> description with unit."""
 
 
 def slide_features(heatmap: Heatmap, model: str) -> dict[str, float]:
-    """Numbers that describe the map of one model, after Wang et al. 2016 (arXiv 1606.05718).
+    """Features of one model's map, after Wang et al. 2016 (arXiv 1606.05718).
 
-    Cells without tissue count nowhere. Areas and means are of tissue: each cell weighs its tissue fraction. Shapes are
-    of whole cells: a cell is a square, so that the axes of a rectangle do not depend on the stride. The largest region
-    is the one with most tissue, among equals the one with the higher mean. Where no cell reaches a threshold, all its
-    features are 0; where a map has no tissue, all is 0; where all of it has one value, its skewness is 0.
+    Cells without tissue are ignored. Areas and means are weighted by the tissue fraction of each cell. Shapes are of
+    whole square cells, so the axes of a rectangle do not depend on the stride. The largest region has the most tissue;
+    ties select the higher mean. If no cell reaches a threshold, the features of that threshold are 0. Without tissue
+    all features are 0. The skewness of a constant map is 0.
 
     Args:
-        model: whose values.
+        model: column of the map.
 
     Returns:
-        Every name of `FEATURES`, in that order; all finite.
+        The names of `FEATURES` in their order; all values are finite.
 
     Raises:
         InputError: the map has no such model, or a value outside 0..1.
     """
     if model not in heatmap.values:
-        raise InputError(f"the map has no model {model!r}; it has {', '.join(heatmap.values) or 'none'}")
+        raise InputError(f"map: no model {model!r}. Fix: name one of {', '.join(heatmap.values) or 'none'}")
     seen = heatmap.tissue > 0
     cells = heatmap.cells[seen]
     tissue, values = (a[seen].astype(np.float64) for a in (heatmap.tissue, heatmap.values[model]))
     bad = np.flatnonzero(~((values >= 0) & (values <= 1)))
     if len(bad):
         row, column = cells[bad[0]]
-        raise InputError(f"{model}: cell ({row}, {column}) has value {values[bad[0]]}; expected 0..1")
+        raise InputError(
+            f"{model}: cell ({row}, {column}) has value {values[bad[0]]}. Fix: give values in 0..1"
+        )
     features = dict.fromkeys(FEATURES, 0.0)
     if not len(values):
         return features
@@ -110,7 +112,7 @@ def _of_map(tissue: NDArray[np.float64], values: NDArray[np.float64]) -> dict[st
 def _regions(
     cells: NDArray[np.int64], tissue: NDArray[np.float64], values: NDArray[np.float64], side_mm: float
 ) -> dict[str, float]:
-    """All of `_OF_CELLS` but the share of the tissue, and `_OF_LARGEST`."""
+    """Values of `_OF_CELLS` without `tissue_share`, and of `_OF_LARGEST`."""
     places = tuple((cells - cells.min(axis=0)).T)
     mask = np.zeros(cells.max(axis=0) - cells.min(axis=0) + 1, bool)
     mask[places] = True
@@ -121,7 +123,7 @@ def _regions(
     mean = np.divide(total, area, out=np.zeros_like(area), where=area > 0)
     largest = int(np.lexsort((mean, area))[-1])
     shape = measure.regionprops((labels == largest).astype(np.uint8), spacing=(side_mm, side_mm))[0]
-    # Second moments of the cells' middles, and of a square about its own middle.
+    # Second moments of the cells' centers, and of a square about its own center.
     moments = np.asarray(shape.inertia_tensor_eigvals) + side_mm**2 / 12
     major, minor = 4 * np.sqrt(moments)
     return {

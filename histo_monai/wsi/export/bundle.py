@@ -82,7 +82,7 @@ writes `eval/slide.csv` in the bundle (scores and positions of cells) and `slide
 the slide). Options: `--mpp 0.25` for a slide without a resolution, `--stride_um` for smaller cells, `--output_dir`.
 MONAI runs an argument that begins with `$` as code and reads `@` and `%` as references: begin paths with `./` or `/`.
 
-## Back
+## Import
 `histo-monai import BUNDLE --output model` writes `model.safetensors`: the exported weights, or weights that MONAI
 trained since.
 

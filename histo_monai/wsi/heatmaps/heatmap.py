@@ -106,18 +106,18 @@ def read_heatmap(path: str | Path) -> Heatmap:
     """
     path = Path(path)
     try:
-        about = read_json(path.with_suffix(".json"), "it describes the scores", _SHAPE)
+        about = read_json(path.with_suffix(".json"), "run the stage heatmap again", _SHAPE)
         table = read_varied_csv(path, stage="heatmap")
         models = list(about["models"])
         wanted = [*PLACE_COLUMNS, *models]
         if list(table.columns) != wanted or len(table) != about["num_cells"]:
             raise InputError(f"columns or rows differ from {path.with_suffix('.json').name}")
         height, width = (int(side) for side in about["size_yx"])
-        top, left = (int(place) for place in about.get("bounds_yx", (0, 0)))  # earlier maps do not state it
+        top, left = (int(place) for place in about.get("bounds_yx", (0, 0)))  # Earlier maps have no bounds.
         grid = Grid(float(about["stride_um"]), float(about["slide_mpp"]), (height, width), (top, left))
         _check_rows(table, grid, models)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        what = " ".join(str(error).split())
+        what = " ".join((error.problem if isinstance(error, InputError) else str(error)).split())
         raise InputError(f"{path}: not a score table ({what}). Fix: run the stage heatmap again") from None
     return Heatmap(
         grid,

@@ -128,10 +128,10 @@ class Origins:
         )
 
     def of_images(self, files: Sequence[Path], models: Mapping[str, Path]) -> Origin:
-        """What features of images are made from, as they are now.
+        """Current origin of the features of images.
 
         Raises:
-            SlideError: A file cannot be read.
+            SlideError: a file cannot be read.
         """
         identities = [slide_identity(path) for path in files]
         digest = images_sha256(each.sample_sha256 for each in identities)
@@ -154,7 +154,7 @@ def slide_identity(path: Path) -> FileIdentity:
     try:
         return identify_slide(path)
     except InputFileError as error:
-        raise SlideError(path, str(error).removeprefix(f"{path}: ")) from None
+        raise SlideError(path, error.problem.removeprefix(f"{path}: ")) from None
     except OSError as error:
         raise SlideError(path, f"cannot be read ({error.strerror})") from None
 

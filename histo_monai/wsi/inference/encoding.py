@@ -1,4 +1,4 @@
-"""How an encoder is asked for features: depth, views, and precision on disk."""
+"""Settings of features: encoder depth, views, and stored precision."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Dataset(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoding:
-    """What features are made of a patch.
+    """Settings of a patch's features.
 
     Attributes:
         depths: Numbers of stages of the encoder, rising; None, the last, is the whole encoder.
         views: Names in `transforms.plain_views.PLAIN_VIEWS`, in addition to the unaugmented patch.
-        precision: In which features are stored.
-        code_sha256: Digest of the code that computes them; empty where it is not recorded.
+        precision: Type of the stored features.
+        code_sha256: Digest of the code that computes the features; empty if not recorded.
     """
 
     depths: tuple[Depth, ...] = (None,)
@@ -45,7 +45,7 @@ class Encoding:
 
     @property
     def settings(self) -> dict[str, float | str]:
-        """For `Origin.settings`: what differs from the default."""
+        """Values other than the defaults, for `Origin.settings`."""
         return {
             **({"depth": self.depth} if self.depth else {}),
             **({"earlier_stages": " ".join(map(str, self.earlier))} if self.earlier else {}),
@@ -65,10 +65,10 @@ class Encoding:
         return tuple(stages for stages in self.depths[:-1] if stages is not None)
 
     def load(self, path: Path, device: torch.device) -> Encoder:
-        """The encoder, cut at its deepest depth, batch-norms folded, on the device.
+        """The encoder on the device, shortened to its deepest depth, with batch-norms folded.
 
         Raises:
-            InputError: The file is no encoder, or has fewer stages.
+            InputError: The file holds no encoder, or an encoder with fewer stages.
         """
         return self.ready(load_encoder(path)[0], device)
 

@@ -29,11 +29,11 @@ from histo_monai.wsi.inference.stream import SlidePatches
 
 
 class EncoderSight(NamedTuple):
-    """How an encoder has seen patches in its training.
+    """Patches in an encoder's training.
 
     Attributes:
         patch_px: Side of a patch, px.
-        mpp: Resolution, µm/px: of several the finest; None where it is not known.
+        mpp: Finest resolution, µm/px; None if unknown.
     """
 
     patch_px: int
@@ -41,7 +41,7 @@ class EncoderSight(NamedTuple):
 
 
 def sight_of(description: Mapping[str, Any]) -> EncoderSight:
-    """What the description of an encoder, of a fine-tuned model or of a student tells."""
+    """Training patches in the description of an encoder, a fine-tuned model or a student."""
     if description["kind"] == "encoder":
         return EncoderSight(description["patch_px"], min(description["mpps"]))
     return EncoderSight(description["patch_px"], description["mpp"])
@@ -58,13 +58,13 @@ def slide_features(
     workers: int,
     advance: Advance = lambda done, total: None,
 ) -> PatchFeatures:
-    """Look at every cell of a slide that holds tissue.
+    """Features of every cell with tissue.
 
     Args:
-        mpp: µm per level-0 pixel; None takes the file's own.
-        encoder: On `device`, in evaluation mode, as `Encoding.load` gives it.
-        encoding: Side of the patches and views; None for the defaults.
-        workers: Reading processes; 0 reads in this one.
+        mpp: µm per level-0 pixel; None: from the file.
+        encoder: Result of `Encoding.load`, on `device`.
+        encoding: Views of the patches; None for the defaults.
+        workers: Reading processes; 0 reads in this process.
 
     Raises:
         SlideError: The slide cannot be read, or not at this resolution.
@@ -78,7 +78,7 @@ def slide_features(
             features[:, numbers] = encoding.features(encoder, pixels).numpy().swapaxes(0, 1)
             advance(len(numbers), len(patches.cells))
     if not np.isfinite(features).all():
-        raise InputError(f"{slide_path}: the encoder gives numbers that are not finite; run its stage again")
+        raise InputError(f"{slide_path}: features are not finite. Fix: run the encoder's stage again.")
     further = encoding.datasets(features, encoder.widths)
     own = further.pop(FEATURES).values
     return PatchFeatures(patches.grid, patches.cells, patches.tissue, own, plan.patch_px, plan.mpp, further)
@@ -86,11 +86,11 @@ def slide_features(
 
 @dataclass(frozen=True)
 class FeatureWork:
-    """Features of slides, as `over_slides` makes them: <slide_id>.h5 (`wsi.inference.patch_features`).
+    """Slide features as `SlideWork`: <slide_id>.h5 (`wsi.inference.patch_features`).
 
     Attributes:
-        plan: Where the patches lie.
-        encoding: What is made of each.
+        plan: Places of the patches.
+        encoding: Settings of the features.
     """
 
     plan: MapPlan
@@ -98,7 +98,7 @@ class FeatureWork:
     suffix: ClassVar[str] = ".h5"
 
     def origins(self, device: torch.device) -> Origins:
-        """No classes, and the plan's settings with the precision."""
+        """Origins with the settings of plan and features, precision included."""
         settings = {**asdict(self.plan), **self.encoding.settings, **numeric_settings(device)}
         return Origins((), settings)
 
@@ -109,7 +109,7 @@ class FeatureWork:
     def look(
         self, job: SlideJob, networks: Encoder, *, device: torch.device, workers: int, advance: Advance
     ) -> tuple[PatchFeatures, str]:
-        """See `slide_features`; and the encoder's name."""
+        """Features of a slide, and the encoder's name."""
         found = slide_features(
             job.path,
             job.mpp,
@@ -123,9 +123,9 @@ class FeatureWork:
         return found, networks.name
 
     def write(self, path: Path, found: tuple[PatchFeatures, str], origin: Origin) -> None:
-        """See `write_features`."""
+        """Write the HDF5 file of a slide."""
         write_features(path, found[0], encoder=found[1], origin=origin, encoding=self.encoding)
 
     def made_from(self, path: Path) -> Mapping[str, Any] | None:
-        """See `read_made_from`."""
+        """Origin of a features file; None if it is missing or unreadable."""
         return read_made_from(path)

@@ -38,10 +38,10 @@ class SlideJob:
     models: Mapping[str, Path]
 
     def origin(self, origins: Origins) -> Origin:
-        """What its result is made from, as slide and models are now.
+        """Current origin of the job's result.
 
         Raises:
-            SlideError: The slide cannot be opened.
+            SlideError: the slide cannot be opened.
         """
         return origins.of(self.path, self.mpp, self.models)
 

@@ -1,17 +1,17 @@
-"""Features of the tissue of one slide, patch by patch, and their HDF5 file (`data.features.store`).
+"""Features of a slide's tissue patches, and their HDF5 file (`data.features.store`).
 
 | dataset | shape | |
 |---|---|---|
 | features, coords, patch_id | | `data.features.store`; a patch is named `<slide_id>-<row>-<column>` |
-| cells | (n, 2), int64 | row and column of the cell of the slide's grid around whose middle the patch lies |
-| tissue | (n,), float32 | fraction of the cell that is tissue, 0..1 |
+| cells | (n, 2), int64 | row and column of the patch's cell in the slide's grid; both have one center |
+| tissue | (n,), float32 | tissue fraction of the cell, 0..1 |
 
-Attributes of `coords` are TRIDENT's: `patch_size` (px of a patch), `patch_size_level0` (the same side in level-0
-pixels), `overlap`, `level0_width`, `level0_height`, `level0_magnification` and `target_magnification` (10 over µm/px),
-`name`; CLAM's `patch_level` (0, since `coords` count level-0 pixels); and `mpp`, `level0_mpp`, `stride_um`, `origin`
-("canvas": `coords` count from its corner, as CLAM and TRIDENT do), `level0_bounds_x` and `level0_bounds_y` (corner of
-the slide's bounds, which QuPath counts from). Those of `features`: `name`, `encoder`, `Provenance`, and `made_from`,
-JSON of an `Origin`. `coords` lie below 0 where a patch begins outside of the slide.
+Attributes of `coords` are TRIDENT's: `patch_size` (side of a patch, px), `patch_size_level0` (side in level-0 pixels),
+`overlap`, `level0_width`, `level0_height`, `level0_magnification` and `target_magnification` (10 over µm/px), `name`;
+CLAM's `patch_level` (0: `coords` count level-0 pixels); and `mpp`, `level0_mpp`, `stride_um`, `origin` ("canvas":
+`coords` count from the canvas's corner, as in CLAM and TRIDENT), `level0_bounds_x` and `level0_bounds_y` (corner of the
+slide's bounds, QuPath's origin). Attributes of `features` are `name`, `encoder`, `Provenance`, and `made_from`, JSON of
+an `Origin`. `coords` are negative for a patch that begins outside the slide.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin
 from histo_monai.wsi.inference.encoding import Dataset, Encoding
 
 _MAGNIFICATION_AT_1_UM = 10.0
-"""Of an objective whose pixels are 1 µm: 40 x is 0.25 µm/px, 20 x 0.5."""
+"""Magnification times µm/px: 40x is 0.25 µm/px, 20x 0.5."""
 ENCODER = "encoder"
-"""Name of the one model of a job, and of its digest in an origin."""
+"""Name of a job's only model, and of its digest in an origin."""
 
 
 @dataclass(frozen=True)
 class PatchFeatures:
-    """Features of one patch around the middle of each cell that holds tissue.
+    """Features of one patch around the center of each cell with tissue.
 
     Attributes:
-        grid: Where the cells lie.
+        grid: Cell grid of the slide.
         cells: Shape (n, 2), int64, (row, column).
-        tissue: Shape (n,), float32, part of each cell that is tissue, 0..1.
+        tissue: Shape (n,), float32, tissue fraction of each cell, 0..1.
         features: Shape (n, D), float32.
-        patch_px: Side of a patch as the encoder sees it, px.
-        mpp: Its resolution, µm/px.
+        patch_px: Side of the encoder's input patch, px.
+        mpp: Resolution of the patches, µm/px.
         further: Name of a dataset -> features of a view or an earlier stage, shape (n, D_k), float32.
     """
 
@@ -81,7 +81,7 @@ class PatchFeatures:
 
     @property
     def corners_xy(self) -> NDArray[np.int64]:
-        """Upper left corners, x and y in level-0 pixels, rounded; below 0 where a patch begins outside of the slide."""
+        """Upper left corners, x and y in level-0 pixels, rounded; negative if a patch begins outside the slide."""
         corners = self.grid.centers_yx(self.cells) - self.side_level0 / 2
         return np.rint(corners[:, ::-1]).astype(np.int64)
 
@@ -89,13 +89,13 @@ class PatchFeatures:
 def write_features(
     path: Path, found: PatchFeatures, *, encoder: str, origin: Origin, encoding: Encoding | None = None
 ) -> None:
-    """Write the HDF5 of a slide, whole or not at all; equal features give equal bytes.
+    """Write the HDF5 file of a slide in one step; equal features give equal bytes.
 
     Args:
-        path: Called as the slide, `.h5`.
-        encoder: Its name, for readers of the file.
-        origin: What it was made from.
-        encoding: How features were computed and in which precision they are stored; None for the defaults.
+        path: <slide_id>.h5.
+        encoder: Name of the encoder, for readers of the file.
+        origin: Slide, encoder and settings.
+        encoding: Settings of the features, and the stored precision; None for the defaults.
 
     Raises:
         InputError: A feature is too large for float16.
@@ -153,28 +153,26 @@ def _of_coords(name: str, found: PatchFeatures) -> dict[str, Any]:
 
 
 class FeatureFile:
-    """The HDF5 of a slide, read in parts.
+    """Open HDF5 file of a slide, read in parts.
 
     Args:
-        path: Written by `write_features`.
+        path: File of `write_features`.
 
     Raises:
-        InputError: It is missing, damaged, or another kind of file.
+        InputError: The file is missing, damaged, or of another kind.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = path = Path(path)
         if not path.is_file():
-            raise InputError(
-                f"{path}: no such file of features; run the features stage, or histo-monai features"
-            )
+            raise InputError(f"{path}: not found. Fix: run the features stage, or histo-monai features.")
         self._file: Any = contextlib.nullcontext()
         try:
             self._file = open_hdf5(path)
             about = self._file["coords"].attrs
             self.num_patches, self.num_features = self._file["features"].shape
             self._about = {name: about[name].item() for name in _NEEDED}
-            top, left = (int(about.get(name, 0)) for name in _BOUNDS)  # earlier files have none
+            top, left = (int(about.get(name, 0)) for name in _BOUNDS)  # Earlier files have no bounds.
             self._bounds_yx = top, left
         except InputError:
             raise
@@ -182,7 +180,7 @@ class FeatureFile:
             what = " ".join(str(error).split())[:200]
             self.__exit__()
             raise InputError(
-                f"{path}: no features as histo_monai writes them ({what}); remove it and run again"
+                f"{path}: not a features file of histo_monai ({what}). Fix: remove it and run again."
             ) from None
 
     def __enter__(self) -> Self:
@@ -192,11 +190,11 @@ class FeatureFile:
         self._file.__exit__(None, None, None)
 
     def features(self, view: str = "") -> NDArray[np.float32]:
-        """Shape (n, D), of a view; those of unaugmented patches where it is empty."""
+        """Features of a view, shape (n, D); the empty view is the unaugmented patch."""
         return self._read(dataset_of(view)).astype(np.float32)
 
     def read(self) -> PatchFeatures:
-        """All of it."""
+        """The whole file."""
         about = self._about
         size = (int(about["level0_height"]), int(about["level0_width"]))
         return PatchFeatures(
@@ -209,10 +207,10 @@ class FeatureFile:
         )
 
     def made_from(self) -> Mapping[str, Any]:
-        """`Origin.as_dict` of what it was made from.
+        """Origin of the features (`Origin.as_dict`).
 
         Raises:
-            InputError: It does not state it.
+            InputError: The file states no origin.
         """
         text = self._file["features"].attrs.get(MADE_FROM)
         where = f"{self.path}: {MADE_FROM}"
@@ -225,7 +223,7 @@ class FeatureFile:
             return mapped(self.path, self._file[name])
         except (OSError, KeyError) as error:
             raise InputError(
-                f"{self.path}: {name} cannot be read ({error}); remove it and run again"
+                f"{self.path}: {name} cannot be read ({error}). Fix: remove it and run again."
             ) from None
 
 
@@ -234,7 +232,7 @@ _NEEDED = ("stride_um", "level0_mpp", "level0_height", "level0_width", "patch_si
 
 
 def read_made_from(path: Path) -> Mapping[str, Any] | None:
-    """What a file of features was made from; None where there is none that can be read."""
+    """Origin of a features file; None if it is missing or unreadable."""
     try:
         with FeatureFile(path) as file:
             return file.made_from()

@@ -1,4 +1,4 @@
-"""Features of the patches of tables, labeled or not: a file for each slide, and some for patches that are images."""
+"""Features of labeled and unlabeled patches of tables: one file per slide, and some files for image patches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TableJob(SlideJob):
     """Patches of one file.
 
     Attributes:
-        rows: Of a table of patches, by name; all squares of the slide `path`, or all images.
+        rows: Rows of a table of patches, sorted by name: all squares of the slide `path`, or images.
     """
 
     rows: pd.DataFrame = field(compare=False)
@@ -57,7 +57,7 @@ class TableJob(SlideJob):
         return bool(self.rows["y"].isna().any())
 
     def origin(self, origins: Origins) -> Origin:
-        """As `SlideJob.origin`, and the digest of names and places."""
+        """Origin of the features, with a digest of the patches' names and places."""
         files = source_files(self.rows)
         origin = origins.of_images(files, self.models) if self.are_images else super().origin(origins)
         return replace(origin, settings={**origin.settings, _COORDINATES: rows_sha256(self.rows)})
@@ -67,11 +67,11 @@ class TableFeatures(NamedTuple):
     """Features of the patches of one file.
 
     Attributes:
-        rows: As of the job.
+        rows: Rows of the job.
         datasets: Name in the file -> features, float32, Shape (n, D_k), and attributes.
-        corners_xy: Shape (n, 2), int64, upper left corners in level-0 pixels; 0 of images.
-        level0_mpp: µm per level-0 pixel; None of images.
-        encoder: Its name.
+        corners_xy: Shape (n, 2), int64, upper left corners in level-0 pixels; 0 for images.
+        level0_mpp: µm per level-0 pixel; None for images.
+        encoder: Name of the encoder.
     """
 
     rows: pd.DataFrame
@@ -82,7 +82,7 @@ class TableFeatures(NamedTuple):
 
 
 def table_jobs(tables: Sequence[pd.DataFrame], models: Mapping[str, Path]) -> list[TableJob]:
-    """A job for each file of the patches of several tables; a patch in two of them comes once."""
+    """One job per features file of several tables; a patch in two tables is encoded once."""
     jobs = []
     for name, rows in rows_by_file(pd.concat(tables)).items():
         mpp = float(rows["slide_mpp"].iloc[0])
@@ -92,12 +92,12 @@ def table_jobs(tables: Sequence[pd.DataFrame], models: Mapping[str, Path]) -> li
 
 @dataclass(frozen=True)
 class TableWork:
-    """Features of patches of tables, as `over_slides` makes them.
+    """Features of table patches as `SlideWork`.
 
     Attributes:
-        patch_px: Side to which patches are read.
-        batch_size: Patches at a time.
-        encoding: What is made of each.
+        patch_px: Side to which patches are resized.
+        batch_size: Patches per batch.
+        encoding: Settings of the features.
     """
 
     patch_px: int
@@ -106,7 +106,7 @@ class TableWork:
     suffix: ClassVar[str] = ".h5"
 
     def origins(self, device: torch.device) -> Origins:
-        """No classes; side and batch of the patches, and what decides their features."""
+        """Origins with side and batch size of the patches, and the settings of the features."""
         settings = {"patch_px": self.patch_px, "batch_size": self.batch_size}
         return Origins((), {**settings, **self.encoding.settings, **numeric_settings(device)})
 
@@ -117,7 +117,7 @@ class TableWork:
     def look(
         self, job: TableJob, networks: Encoder, *, device: torch.device, workers: int, advance: Advance
     ) -> TableFeatures:
-        """Encode every patch.
+        """Features of all patches of a job.
 
         Raises:
             InputError: A patch cannot be read, or the encoder gives NaN.
@@ -133,9 +133,7 @@ class TableWork:
                 features[:, numbers.numpy()] = self.encoding.features(networks, pixels).numpy().swapaxes(0, 1)
                 advance(len(numbers), len(job.rows))
         if not np.isfinite(features).all():
-            raise InputError(
-                f"{job.path}: the encoder gives numbers that are not finite; run its stage again"
-            )
+            raise InputError(f"{job.path}: features are not finite. Fix: run the encoder's stage again.")
         datasets = self.encoding.datasets(features, networks.widths)
         if job.are_images:
             corners = np.zeros((len(job.rows), 2), np.int64)
@@ -147,7 +145,7 @@ class TableWork:
         return TableFeatures(job.rows, datasets, corners, level0_mpp, networks.name)
 
     def write(self, path: Path, found: TableFeatures, origin: Origin) -> None:
-        """The HDF5 of some patches; see `data.features.store`.
+        """Write the HDF5 file of a job's patches (`data.features.store`).
 
         Raises:
             InputError: A feature is too large for float16.
@@ -185,7 +183,7 @@ class TableWork:
         write_columns(path, columns)
 
     def made_from(self, path: Path) -> Mapping[str, Any] | None:
-        """Origin of a file; None where there is none that can be read."""
+        """Origin of a features file; None if it is missing or unreadable."""
         if not path.is_file():
             return None
         try:

@@ -143,7 +143,7 @@ def test_splits_that_nothing_can_be_learned_or_told_from_are_refused(
     ("rows", "says"),
     [
         ([], "no patch has the split test"),
-        ([("test", "a", "3")], "the test patches have none of class b"),
+        ([("test", "a", "3")], "no test patch is of class b"),
     ],
 )
 def test_a_test_set_that_is_not_whole_is_a_warning(
@@ -178,7 +178,7 @@ def test_labels_that_choose_need_no_other_patient_and_no_class_on_two_sides(
     table, (warning,), _ = _build(images(one_patient), validation_fraction=None)
     assert table["split"].tolist() == ["train", "train"]
     assert warning.startswith(
-        "no patch has the split test: figures come from cross-validation inside the labels"
+        "no patch has the split test: results come from cross-validation inside the labels"
     )
     rows = [*TRAIN, ("validation", "c", "2"), *[("test", label, "3") for label in "abc"]]
     table, (warning,), _ = _build(images(rows), validation_fraction=None)

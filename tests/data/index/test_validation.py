@@ -159,7 +159,7 @@ def test_check_says_in_a_line_where_nothing_can_be_chosen_or_measured(case: str,
     what = (
         "cross-validation cannot run: "
         if is_tested
-        else "nothing can be measured: no patch has the split test, "
+        else "no result can be measured: no patch has the split test, and "
     )
     assert all(line.startswith(what + why) for line in lines), lines
 

@@ -232,7 +232,7 @@ def test_power_is_that_of_the_file_or_an_error(real_slides: Path, small: Path) -
     with open_slide(path) as slide:
         expected = by_hand(slide, (300, 400), None, slide.mpp * 20 / 7)
     assert np.array_equal(ours.get_data(wsi, (300, 400), (SIDE, SIDE), power=7)[0], expected)
-    with pytest.raises(ValueError, match=r"a\.tif: states no objective power. Fix: ask by mpp"):
+    with pytest.raises(ValueError, match=r"a\.tif: states no objective power. Fix: request mpp"):
         ours.get_data(ours.read(small), power=10)
 
 
@@ -329,7 +329,7 @@ def test_a_reader_is_pickled_without_its_slides_and_serves_threads(small: Path) 
             {"level": 0},
             r"made for mpp 1\.0 and is asked for level 0.*MONAI's WSI datasets always",
         ),
-        ({}, {"mpp": 0.2}, r"a\.tif: asked for 0\.2 µm/px, finer than the slide's own 0\.5"),
+        ({}, {"mpp": 0.2}, r"a\.tif: 0\.2 µm/px requested, finer than the slide's own 0\.5"),
         ({}, {"mpp": (1.0, 2.0)}, r"mpp: got \(1\.0, 2\.0\)"),
         ({}, {"mpp": 0.0}, r"mpp: got 0\.0"),
         ({}, {"mode": "HSV"}, "mode: got 'HSV'. Fix: pass RGB or RGBA"),

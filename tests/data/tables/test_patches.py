@@ -50,7 +50,7 @@ def test_a_table_without_rows_is_read_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("patch_id,path\na,b\n", "it has no column 'slide_id'"), ("", "there is nothing in it")],
+    [("patch_id,path\na,b\n", "it has no column 'slide_id'"), ("", "it is empty")],
 )
 def test_a_file_of_another_kind_is_one_line(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "patches.csv").write_text(text)
@@ -60,7 +60,7 @@ def test_a_file_of_another_kind_is_one_line(tmp_path: Path, text: str, says: str
 
 
 def test_a_missing_index_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"patches\.csv: not found; run `dvc repro index` first"):
+    with pytest.raises(ValueError, match=r"patches\.csv: not found\. Fix: run `dvc repro index`"):
         read_patches(tmp_path / "patches.csv")
 
 

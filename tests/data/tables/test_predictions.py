@@ -126,7 +126,7 @@ def test_a_table_that_is_none_is_refused_in_one_line_that_names_file_and_row(
 
 
 def test_a_missing_file_names_the_stage_that_writes_it(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"p\.csv: not found; run `dvc repro evaluate`"):
+    with pytest.raises(ValueError, match=r"p\.csv: not found\. Fix: run `dvc repro evaluate`"):
         read_predictions(tmp_path / "p.csv")
 
 

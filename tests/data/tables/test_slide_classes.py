@@ -39,17 +39,17 @@ def test_classes_are_those_of_slides_that_are_not_tested() -> None:
 @pytest.mark.parametrize(
     ("labels", "splits", "patients", "why"),
     [
-        ("----", "ttee", "", "0 of 2 slides to learn from have one"),
-        ("aa-b", "ttte", "", "2 of 3 slides to learn from have one, all of them 'a'"),
+        ("----", "ttee", "", "0 of 2 slides outside the test have one"),
+        ("aa-b", "ttte", "", "2 of 3 slides outside the test have one, all of them 'a'"),
         ("aab", "ttt", "", "'b' has one slide or patient"),
         ("aabb", "tttt", "pqrr", "'b' has one slide or patient"),
-        ("aabbc", "tttte", "", "test slides are labeled 'c', and no other is"),
+        ("aabbc", "tttte", "", "only test slides have the label 'c'"),
     ],
 )
 def test_what_cannot_be_learned_is_told_in_a_line(labels: str, splits: str, patients: str, why: str) -> None:
     classes, line = classes_to_learn(_slides(labels, splits, patients))
     assert classes == []
-    assert line.startswith("nothing is learned from labels of slides: ")
+    assert line.startswith("slide labels are not used: ")
     assert why in line
 
 

@@ -38,7 +38,7 @@ def test_slides_without_a_diagnosis_have_no_models(tmp_path: Path) -> None:
         ("a,b\n1,2\n", "it has no column 'slide_id'"),
         (TABLE.replace("0.5\n", "\n"), "student has no score for slide test_001"),
         (TABLE.replace("-0.125", "low"), "student has no score for slide test_002"),
-        ("", "there is nothing in it"),
+        ("", "it is empty"),
     ],
 )
 def test_another_table_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
@@ -49,7 +49,7 @@ def test_another_table_is_refused_in_one_line(tmp_path: Path, text: str, says: s
 
 
 def test_a_missing_table_names_the_stage(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not found; run `dvc repro aggregate` first"):
+    with pytest.raises(ValueError, match=r"not found\. Fix: run `dvc repro aggregate`"):
         read_slide_scores(tmp_path / "slides.csv")
 
 

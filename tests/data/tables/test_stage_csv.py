@@ -44,7 +44,7 @@ def test_a_table_that_was_cut_off_is_refused_unless_whole_rows_are_gone(tmp_path
     if TEXT[:length].endswith("\n"):
         assert len(_read(tmp_path / "t.csv", TEXT[:length])) == TEXT[:length].count("\n") - 1
         return
-    with pytest.raises(ValueError, match=r"t\.csv: not whole .*run `dvc repro index` again"):
+    with pytest.raises(ValueError, match=r"t\.csv: incomplete .*run `dvc repro index` again"):
         _read(tmp_path / "t.csv", TEXT[:length])
 
 
@@ -76,7 +76,7 @@ def test_what_no_stage_writes_is_one_line_with_the_file(tmp_path: Path, text: st
 
 
 def test_a_missing_table_and_a_folder_say_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"t\.csv: not found; run `dvc repro index` first"):
+    with pytest.raises(ValueError, match=r"t\.csv: not found\. Fix: run `dvc repro index`"):
         read_stage_csv(tmp_path / "t.csv", TYPES, stage="index")
-    with pytest.raises(ValueError, match="is a folder, not a file; run `dvc repro index` again"):
+    with pytest.raises(ValueError, match=r"is a folder, not a file\. Fix: run `dvc repro index` again"):
         read_stage_csv(tmp_path, TYPES, stage="index")

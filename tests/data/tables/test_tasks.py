@@ -49,7 +49,7 @@ def test_one_patient_says_nothing_of_others_and_the_numbers_say_so() -> None:
     table = _table(label=["a", "b"], patient_id=["x", "x"])
     assert len(set(dependence_groups(table))) == 2
     assert of_one_group(table, "test") == [
-        "all test patches are of patient x: intervals resample patches and are silent about others"
+        "all test patches are of patient x: intervals resample patches and do not cover other patients"
     ]
     assert of_one_group(_table(label=["a", "b"], patient_id=["x", "y"]), "test") == []
     assert of_one_group(_table(label=["a", "b"]), "test") == []

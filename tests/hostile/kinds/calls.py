@@ -109,7 +109,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a source that is not there": (("import", "gone.pt", "--output", "new"), ("gone.pt: not found",)),
     "a slide to import": (
         ("import", SLIDE, "--output", "new", "--like", str(STUDENT)),
-        ("no weight file",),
+        ("not a weights file",),
     ),
     "a folder of slides to import": (("import", str(OWN), "--output", "new"), ("no bundle",)),
     "tensors of another model": (

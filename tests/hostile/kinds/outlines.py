@@ -202,7 +202,7 @@ CONTENT: dict[str, tuple[str, str | bytes, int | None, tuple[str, ...], int | No
                      nucleusGeometry=polygon([[x + 1, 10], [x + 2, 10], [x + 1, 11], [x + 1, 10]]))
             for x in range(0, 500, 7)
         ]),
-        ACCEPTED, ("no room", "and 67 more"), 0,
+        ACCEPTED, ("no place", "and 67 more"), 0,
     ),
     "cells without class": (
         ".geojson", collection(*[feature(polygon(INNER), None, objectType="cell")] * 9), ACCEPTED,

@@ -68,7 +68,7 @@ NESTED: dict[str, tuple[Callable[[], object], int | None, tuple[str, ...], dict[
         _drawn(collection(feature(polygon()), *[
             feature(polygon([[x, y], [x + 3, y], [x, y + 3], [x, y]]), "normal")
             for x in range(100, 280, 6) for y in range(100, 280, 6)]), overlaps="innermost"),
-        ACCEPTED, ("no room",), {"tumor": 8},
+        ACCEPTED, ("no place",), {"tumor": 8},
     ),
     "a class to ignore twice": (
         _drawn(GOOD, ignored_classes=["a", "a"]), REFUSED, ("labels.own.regions.ignored_classes",), {},

@@ -104,7 +104,7 @@ def _several() -> Iterator[Case]:
             call = _mapping(slide, command)
             yield case(f"{command} of a {name}", call, draw, code=ACCEPTED)
             again = all_of(draw, partial(run, *call))
-            word = {"map": "map exists", "features": "has its features already"}[command]
+            word = {"map": "map exists", "features": "features exist"}[command]
             yield case(f"{command} of a {name} that is as it was", call, again, (word,), ACCEPTED)
             other = all_of(again, partial(draw, 5))  # type: ignore[arg-type]
             says = ("the slide's content differs",)

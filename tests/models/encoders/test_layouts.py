@@ -231,7 +231,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], int, dict[str, Any], str]] = {
         SMALL,
         64,
         {"init_values": 1e-5},
-        r"blocks\.0\.ls1\.gamma: set encoder\.arguments\.init_values",
+        r"set encoder\.arguments\.init_values to \S+ \(for blocks\.0\.ls1\.gamma\)",
     ),
     "no layer scale": (_TINY, SMALL | {"init_values": 1e-5}, 64, {}, "init_values to null"),
     "registers": (_TINY, SMALL, 64, {"reg_tokens": 4, "no_embed_class": True}, "reg_tokens to 4"),
@@ -253,12 +253,12 @@ def test_a_file_that_needs_another_argument_names_it_in_one_line(case: str, tmp_
 
 
 NAMES: dict[str, tuple[str, dict[str, Any] | None, int | None, str]] = {
-    "a typing error": ("uni2h", None, None, "did you mean 'uni2-h'"),
+    "a typing error": ("uni2h", None, None, "Fix: name 'uni2-h'"),
     "an unknown argument": (_TINY, {"registers": 4}, 64, "correct encoder.arguments"),
     "an argument of a ResNet": ("resnet18", {"depth": 3}, None, "set encoder.arguments to null"),
     "a layer that is none": (_TINY, {"mlp_layer": "os.system"}, 64, "set one of Mlp"),
     "the network": (_TINY, {"pretrained": True}, 64, "name the file in encoder.weights"),
-    "a side between": ("uni2-h", SMALL, 100, "set encoder.side to a side that it takes"),
+    "a side between": ("uni2-h", SMALL, 100, "set encoder.side to a side that it accepts"),
     "classes": (_TINY, {"num_classes": 4}, 64, "leave it out"),
 }
 

@@ -36,8 +36,8 @@ def _of_student(**columns: list[float]) -> tuple[dict[str, Any], list[str]]:
 def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all() -> None:
     charts, told = _of_student(train_guess_accuracy=[0.5, 0.625], train_used_guess_accuracy=[np.nan, 0.75])
     assert charts["Student: pseudo labels"] == [
-        {"epoch": 1, "name": "all guesses", "value": 0.5},
-        {"epoch": 2, "name": "all guesses", "value": 0.625},
+        {"epoch": 1, "name": "all pseudo labels", "value": 0.5},
+        {"epoch": 2, "name": "all pseudo labels", "value": 0.625},
         {"epoch": 2, "name": "pseudo labels that are used", "value": 0.75},
     ]
     assert {row["name"] for row in charts["Student: shares"]} == {"train: fraction of pseudo labels used"}

@@ -43,7 +43,7 @@ def test_what_is_no_whole_table_is_refused_with_its_name(tmp_path: Path, text: s
 def test_a_table_without_the_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id\n1\n")
-    with pytest.raises(InputError, match=r"t\.csv: not a csv with slide_id"):
+    with pytest.raises(InputError, match=r"t\.csv: not a csv with the columns slide_id"):
         read_texts(path, ["slide_id"])
 
 

@@ -102,10 +102,10 @@ def _broken_link(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (_link, "is a link to .*elsewhere; link the whole data folder instead"),
+        (_link, r"is a link to .*elsewhere\. Fix: link the whole data folder instead"),
         (_broken_link, "is a link to .*nowhere"),
-        (lambda folder: folder.write_text("x"), "is a file where a folder is to be written"),
-        (os.mkfifo, "is a file where a folder"),
+        (lambda folder: folder.write_text("x"), "is a file, but a folder is needed"),
+        (os.mkfifo, "is a file, but a folder"),
     ],
 )
 def test_what_cannot_be_replaced_is_refused_before_any_work(
@@ -124,21 +124,21 @@ def test_a_link_or_a_file_further_up_is_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to(tmp_path / "disk")
     check_replaceable(tmp_path / "data/models/rsp-0")
     (tmp_path / "disk/models").write_text("a file")
-    with pytest.raises(OutputError, match=r"models is no folder that you may write to"):
+    with pytest.raises(OutputError, match=r"models a writable folder"):
         check_replaceable(tmp_path / "data/models/rsp-0")
     (tmp_path / "gone").symlink_to(tmp_path / "unplugged")
-    with pytest.raises(OutputError, match=r"gone is no folder that you may write to"):
+    with pytest.raises(OutputError, match=r"gone a writable folder"):
         check_replaceable(tmp_path / "gone/models")
 
 
 def test_a_mount_point_is_not_replaced_but_written_into(small_disk: Path) -> None:
-    with pytest.raises(OutputError, match="is a mount point; mount the whole data folder instead"):
+    with pytest.raises(OutputError, match=r"is a mount point\. Fix: mount the whole data folder instead"):
         check_replaceable(small_disk)
     check_replaceable(small_disk / "models")
 
 
 def test_a_disk_that_may_not_be_written_to_is_refused_before_any_work(read_only: Path) -> None:
-    with pytest.raises(OutputError, match=r"cannot be written: .*archive is no folder that you may write to"):
+    with pytest.raises(OutputError, match=r"cannot be written\. Fix: make .*archive a writable folder"):
         check_replaceable(read_only / "data/models")
 
 
@@ -180,7 +180,7 @@ def test_a_full_disk_is_named_with_its_free_space_and_nothing_half_written_is_le
 ) -> None:
     (small_disk / name).write_text("before")
     with pytest.raises(
-        DiskFullError, match=rf"{name}: the disk is full \(.*\d\.\d MB free\); make room"
+        DiskFullError, match=rf"{name}: the disk is full \(.*\d\.\d MB free\)\. Fix: free disk space"
     ) as caught:
         BIG[name](small_disk / name)
     assert "\n" not in str(caught.value)

@@ -48,7 +48,7 @@ def test_a_second_process_is_refused_with_the_number_of_the_first_and_a_killed_o
         for _ in range(2):
             with (
                 pytest.raises(
-                    OutputError, match=rf"models: already being written, by process {holder}; wait"
+                    OutputError, match=rf"models: already being written, by process {holder}\. Fix: wait"
                 ),
                 claim(folder, lock),
             ):
@@ -96,7 +96,9 @@ def test_one_of_two_equal_stages_ends_in_a_line_that_names_the_other(
     monkeypatch.chdir(tmp_path)
     with _held(_index_that_waits) as holder:
         assert main(["index"]) == 1
-        error = f"histo-monai index: error: data/index: already being written, by process {holder}; wait for"
+        error = (
+            f"histo-monai index: error: data/index: already being written, by process {holder}. Fix: wait for"
+        )
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(error)
     assert main(["index"]) == 1  # Nobody holds it now: the next error is another.

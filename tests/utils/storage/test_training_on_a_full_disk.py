@@ -53,7 +53,7 @@ def test_a_disk_that_fills_while_a_model_trains_is_one_line(
     what: str, small_disk: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(
-        DiskFullError, match=r"/disk/a: the disk is full \(\d\.\d MB free\); make room"
+        DiskFullError, match=r"/disk/a: the disk is full \(\d\.\d MB free\)\. Fix: free disk space"
     ) as caught:
         _train(Records(**{what: small_disk / "a"}))
     assert "\n" not in str(caught.value)

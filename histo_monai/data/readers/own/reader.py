@@ -246,7 +246,7 @@ def _check_one_answer(root: Path, table: pd.DataFrame, listed: pd.Index) -> None
             f"{_where(root, table, listed, i)} (patch {table.loc[i, 'patch_id']}: {answer[i]})"
             for i in (first[second], second)
         )
-        raise InputError(f"{one} and {other}: the same square with two answers. Fix: remove one.")
+        raise InputError(f"{one} and {other}: one square with two labels or scores. Fix: remove one.")
 
 
 def _where(root: Path, table: pd.DataFrame, listed: pd.Index, place: int) -> str:

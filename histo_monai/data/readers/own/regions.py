@@ -183,7 +183,7 @@ def _warnings(
     field = f"a patch of {placement.patch_px} px at {placement.mpp:g} µm/px, {placement.min_fraction:g} of it inside"
     for path, survey in zip(files, surveys, strict=True):
         if survey.barren:
-            lines.append(f"{path}: no room on the slide for {field}: {first_five(survey.barren)}")
+            lines.append(f"{path}: no place on the slide for {field}: {first_five(survey.barren)}")
     return lines
 
 

@@ -1,1 +1,1 @@
-"""What readers of several datasets share."""
+"""Functions common to several dataset readers."""

@@ -9,7 +9,7 @@ def fair_shares(room: np.ndarray, wanted: int) -> np.ndarray:
     """Even division of `wanted` under upper limits, int64, shape (n,); earlier entries receive the remainder.
 
     Args:
-        room: Upper limits, shape (n,); their sum is at least `wanted`.
+        room: Upper limits, shape (n,), with a sum of at least `wanted`.
     """
     low, high = 0, int(room.max(initial=0))
     while low < high:  # The highest level to which all entries can be filled.

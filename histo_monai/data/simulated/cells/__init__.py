@@ -1,1 +1,1 @@
-"""Nuclei, and what cells line: glands, ducts and vessels."""
+"""Nuclei, and structures lined by cells: glands, ducts and vessels."""

@@ -1,4 +1,4 @@
-"""A library of nuclei per slide, drawn once and stamped many times.
+"""A slide's library of nuclei: each sprite is drawn once and stamped many times.
 
 A sprite has two channels: hematoxylin optical density and coverage (how much of the background it hides).
 Stamps are combined by their maximum, so that touching nuclei merge and the order of stamping does not matter.
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from histo_monai.data.simulated.raster.lattice import F32, I64, derive, ramp
 
 NUM_ANGLES = 16
-SMALL_PX = 13  # sprites up to that side are stamped together: it is faster
+SMALL_PX = 13  # Sprites up to this side are stamped together, which is faster.
 _BATCH = 512
 
 
 @dataclass(frozen=True)
 class NucleusKind:
-    """How nuclei of one cell type look; lengths in µm, densities in optical density of hematoxylin.
+    """Appearance of one cell type's nuclei; lengths in µm, densities in optical density of hematoxylin.
 
     `long_um` and `wide_um` are the median axes, `spread` the log-normal spread of size between nuclei,
     `irregular` the roughness of the outline, `density` the mean chromatin, `clumps` the contrast of its texture,
@@ -48,12 +48,12 @@ KINDS: dict[str, NucleusKind] = {
     "muscle": NucleusKind(17.0, 3.9, 0.20, 0.06, 0.74, 0.18, 0.16, 0.0),
     "epithelium": NucleusKind(9.2, 5.8, 0.09, 0.05, 0.82, 0.22, 0.22, 0.3),
     "tumour": NucleusKind(12.2, 9.2, 0.18, 0.09, 0.72, 0.30, 0.34, 1.3, 0.8),
-    # Not nuclei, but stamped alike: their coverage is filled with mucin and with hemoglobin.
+    # Not nuclei, but stamped in the same way: mucin and hemoglobin fill their coverage.
     "goblet": NucleusKind(9.0, 8.0, 0.16, 0.05, 0.1, 0.0, 0.0, 0.0),
     "erythrocyte": NucleusKind(6.4, 5.6, 0.08, 0.05, 0.1, 0.0, 0.0, 0.0),
     "fragment": NucleusKind(3.2, 2.6, 0.40, 0.14, 1.1, 0.10, 0.0, 0.0),
 }
-"""By name. The name is among the seeds of its sprites, as `derive` takes it: spelled anew it is another slide."""
+"""Name -> kind. The name seeds the sprites (`derive`), so another name changes the slide."""
 
 
 def vary(kind: NucleusKind, *, size: float = 1.0, density: float = 1.0, spread: float = 1.0) -> NucleusKind:
@@ -71,13 +71,13 @@ def vary(kind: NucleusKind, *, size: float = 1.0, density: float = 1.0, spread: 
 class NucleusLibrary:
     """Sprites of one slide: for each kind `variants` individuals, each in `NUM_ANGLES` directions if elongated.
 
-    A sprite is drawn when it is first chosen. Its seed does not depend on which others are, nor does its look.
+    A sprite is drawn at its first use. Its seed and look do not depend on other sprites.
 
     Args:
         kinds: Cell types by name.
         mpp: Resolution of the sprites, µm per px.
-        seed: Which individuals.
-        variants: How many individuals of each kind.
+        seed: Seed of the individuals.
+        variants: Number of individuals of each kind.
     """
 
     def __init__(self, kinds: dict[str, NucleusKind], mpp: float, seed: int, variants: int = 40) -> None:
@@ -152,7 +152,7 @@ def draw_nucleus(kind: NucleusKind, mpp: float, seed: int, angle: float | None) 
 def _within(
     long: NDArray[np.float64], wide: NDArray[np.float64], waves: list[tuple[int, float, float]], reach: float
 ) -> NDArray[np.int64]:
-    """Flat indices of the samples that the outline's waves can bring within `reach` radii: elsewhere is nothing."""
+    """Flat indices of the samples within `reach` radii of any possible outline; all others are empty."""
     highest = sum(abs(height) for _, height, _ in waves)
     if highest >= 1:  # an outline through its own center
         return np.arange(long.size)
@@ -167,7 +167,7 @@ def _blobs(rng: np.random.Generator, side: int, sigma_px: float) -> F32:
 
 
 def stamp(target: F32, sprites: list[F32], y_px: F32, x_px: F32) -> None:
-    """Lays sprites on `target` (h, w, 2) with their centers at the given pixels, by maximum, clipped at the edge."""
+    """Combine sprites with `target` (h, w, 2) by maximum, centered at the given pixels, clipped at the edge."""
     height, width = target.shape[:2]
     side = np.fromiter(map(len, sprites), np.int64, len(sprites))
     top, left = (np.floor(at).astype(np.int64) - (side >> 1) for at in (y_px, x_px))
@@ -187,7 +187,7 @@ def stamp(target: F32, sprites: list[F32], y_px: F32, x_px: F32) -> None:
 
 
 def _stamp_whole(target: F32, sprites: list[F32], top: I64, left: I64) -> None:
-    """Lays small sprites of one size that lie inside the target, a batch of them in one call."""
+    """Stamp a batch of small sprites of one size that lie inside the target."""
     side, width = len(sprites[0]), target.shape[1]
     flat = target.reshape(-1)
     within = (2 * width * np.arange(side)[:, None] + np.arange(2 * side)).ravel()

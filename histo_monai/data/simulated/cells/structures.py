@@ -13,7 +13,7 @@ from histo_monai.utils.process.products import product
 
 _HARMONICS = np.arange(2, 7)
 FAR_UM = -1e3
-Window = tuple[tuple[int, int], tuple[int, int]]  # first row and the one after the last; columns alike
+Window = tuple[tuple[int, int], tuple[int, int]]  # First row, and the row after the last; then the columns.
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Rings:
     wall_um: F32
     amplitude: F32  # (n, 5), relative
     phase: F32  # (n, 5), radians
-    random: F32  # (n, 4), 0..1, for whoever places something in them
+    random: F32  # (n, 4), 0..1, for objects inside the structures
 
     def outline(self, index: int, theta: F32) -> F32:
         """Radius in µm of structure `index` in the directions `theta` (radians)."""
@@ -65,9 +65,9 @@ def find_rings(
 
     Args:
         kind: Sizes.
-        bounds_um: Where centers may lie; widen it by the largest radius.
-        accept: From y, x, radius (all µm) to the probability of each.
-        seed: Which structures.
+        bounds_um: Area of the centers; widen it by the largest radius.
+        accept: y, x, radius (all µm) -> probability of each structure.
+        seed: Seed of the structures.
     """
     y, x, u = scatter(bounds_um, kind.spacing_um, kind.jitter, seed, 20)
     low, high = kind.radius_um
@@ -89,10 +89,10 @@ def find_rings(
 
 
 def depth_maps(rings: Rings, grid: Grid, within: Window | None = None) -> tuple[F32, F32]:
-    """How deep each sample lies inside a structure and inside its lumen, µm, `FAR_UM` far outside.
+    """Depth of each sample inside a structure and inside its lumen, µm; `FAR_UM` far outside.
 
     Args:
-        within: Rows and columns of the grid that are of interest; what lies outside them may be left at `FAR_UM`.
+        within: Rows and columns of interest; samples outside may stay at `FAR_UM`.
 
     Returns:
         Two arrays of shape (grid.height, grid.width), float32.
@@ -106,7 +106,7 @@ def depth_maps(rings: Rings, grid: Grid, within: Window | None = None) -> tuple[
         top, bottom = np.searchsorted(rows, [rings.y_um[i] - reach, rings.y_um[i] + reach])
         left, right = np.searchsorted(columns, [rings.x_um[i] - reach, rings.x_um[i] + reach])
         top, bottom = max(top, first_row), min(bottom, last_row)
-        # Columns are not cut: a product of matrices may round by how many columns there are.
+        # Columns are not cut: rounding of a matrix product may depend on the number of columns.
         if top >= bottom or max(left, first_column) >= min(right, last_column):
             continue
         dy, dx = rows[top:bottom, None] - rings.y_um[i], columns[None, left:right] - rings.x_um[i]
@@ -119,7 +119,7 @@ def depth_maps(rings: Rings, grid: Grid, within: Window | None = None) -> tuple[
 
 
 _BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
-"""A float64 above it becomes a float32 of 1: one of 30 million does."""
+"""A larger float64 below 1 rounds to the float32 1, one of 30 million values."""
 
 
 def wall_nuclei(rings: Rings, kind: RingKind, basal_um: float, seed: int) -> tuple[F32, F32, F32, F32]:
@@ -155,9 +155,9 @@ def polygonal_cells(
 
     Args:
         spacing_um: Mean width of a cell.
-        seed: Which mosaic.
+        seed: Seed of the mosaic.
         bend_um: Displacement of the samples in y and x that bends the borders, each of the grid's shape.
-        wanted: Samples of interest, of the grid's shape; elsewhere the result means nothing.
+        wanted: Samples of interest, of the grid's shape; other results are undefined.
 
     Returns:
         Shape (grid.height, grid.width), float32: half of (second nearest - nearest center).

@@ -1,1 +1,1 @@
-"""Simulated cohorts, each in the layout of a public dataset."""
+"""Simulated datasets, each in the layout of a public one."""

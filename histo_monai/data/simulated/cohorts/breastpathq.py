@@ -18,8 +18,8 @@ from histo_monai.data.simulated.tissue.world import World
 
 PATCH_PX, PATCH_MPP = 512, 0.5
 PATCHES_PER_PATIENT = 12
-GRID = 20  # raters answer in steps of 1/20
-# Of the two raters: bias, gain, spread; A reads a little high, B a little low and less steadily.
+GRID = 20  # Raters score in steps of 1/20.
+# Bias, gain and spread of two raters: A scores slightly high, B slightly low and with more spread.
 RATERS = ((0.02, 1.02, 0.055), (-0.03, 0.94, 0.075))
 Split = Literal["train", "validation", "test"]
 FOLDERS: dict[Split, str] = {
@@ -35,9 +35,9 @@ class Patient:
 
     Attributes:
         slide: Number of the slide, which begins the patches' names.
-        seed: Decides everything.
+        seed: Seed of all random decisions.
         split: train, validation or test.
-        num_patches: How many.
+        num_patches: Number of patches.
     """
 
     slide: int
@@ -48,7 +48,7 @@ class Patient:
 
 @dataclass(frozen=True)
 class ScoredPatch:
-    """A written patch: its slide and number, and the exact share of malignant epithelium in it, 0..1."""
+    """A written patch: its slide and number, and its exact fraction of malignant epithelium, 0..1."""
 
     slide: int
     rid: int
@@ -68,7 +68,7 @@ def patients(seed: int, num_patches: int) -> list[Patient]:
     numbers = iter((90000 + rng.permutation(10000)[: num_patches + 3]).tolist())
     found: list[Patient] = []
     for split, count in wanted.items():
-        # Two patients at least wherever there are two patches, so that no split rests on one stain.
+        # At least two patients for two or more patches, so that no split has a single stain.
         per_patient = max(1, min(PATCHES_PER_PATIENT, count // 3))
         while count > 0:
             take = min(per_patient, count)
@@ -81,8 +81,8 @@ def patients(seed: int, num_patches: int) -> list[Patient]:
 def patch_corners_px(patient: Patient) -> list[tuple[int, int]]:
     """Top left corners (y, x) of the patient's patches: no two overlap, malignancy spread over 0..1.
 
-    Half of the patches lie where the plan holds most tumor, a quarter where it holds most of what looks as
-    dark as tumor and is benign, and a quarter anywhere: dark purple alone must not mean a high score.
+    Half of the patches lie in areas with most tumor, a quarter in areas with most benign tissue that is as dark as
+    tumor, and a quarter anywhere. So dark purple alone does not mean a high score.
     """
     rng = np.random.default_rng(derive(patient.seed, "where"))
     plan = Breast(patient.seed)
@@ -164,10 +164,10 @@ def write_labels(root: Path, seed: int, results: list[Any]) -> None:
 
 
 def rate(score: float, rater: tuple[float, float, float], rng: np.random.Generator) -> float:
-    """One rater's answer to a true score: biased, noisier in the middle than at the ends, in steps of 0.05."""
+    """One rater's score for a true score: biased, with more noise for medium scores, in steps of 0.05."""
     bias, gain, spread = rater
     steadiness = 0.15 + 2 * np.sqrt(score * (1 - score))
-    # Nobody reads tumor into a patch without any.
+    # Raters score a patch without tumor as 0.
     read = 0.0 if score == 0 else gain * score + bias + rng.normal(0, spread * steadiness)
     return float(np.clip(np.rint(read * GRID), 0, GRID) / GRID)
 

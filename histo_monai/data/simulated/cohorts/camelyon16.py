@@ -22,13 +22,13 @@ from histo_monai.slides.annotations import Region, write_asap_xml
 
 @dataclass(frozen=True)
 class SlideSpec:
-    """One slide of the cohort.
+    """One slide of the simulated dataset.
 
     Attributes:
         name: Stem of its file names.
-        seed: Decides everything on it.
+        seed: Seed of all random decisions on the slide.
         kind: normal, macro or micro.
-        hole: Whether its first lesion spares an island of normal tissue.
+        hole: Whether its first lesion has a hole of normal tissue.
         side_px: Height and width.
         mpp: µm per px of the finest level.
     """
@@ -42,7 +42,7 @@ class SlideSpec:
 
 
 def make_world(spec: SlideSpec) -> tuple[World, list[Lesion]]:
-    """The slide and its metastases, whose outlines are the truth of the rendering."""
+    """The slide and its metastases; the rendering follows their outlines."""
     size_um = (spec.side_px * spec.mpp, spec.side_px * spec.mpp)
     lesions: list[Lesion] = []
     if spec.kind != "normal":
@@ -77,13 +77,13 @@ def lesion_regions(spec: SlideSpec) -> list[Region]:
 def slide_specs(
     seed: int, num_slides: int, num_test_slides: int, side_px: int, mpp: float
 ) -> dict[str, SlideSpec]:
-    """All slides of a cohort by their path below the dataset's folder."""
+    """All slides of a simulated dataset by their path below the dataset's folder."""
     specs: dict[str, SlideSpec] = {}
     for index in range(num_slides):
         kind = ("normal", "macro", "normal", "micro")[index % 4]
         group, number = ("normal" if kind == "normal" else "tumor"), index // 2 + 1
         name = f"{group}_{number:03d}"
-        # The first tumor slide carries the hole: every cohort with a tumor slide has one.
+        # The first tumor slide has the hole, so every dataset with a tumor slide has one.
         spec = SlideSpec(name, derive(seed, "train", index), kind, index % 8 == 1, side_px, mpp)
         specs[f"training/{group}/{name}.tif"] = spec
     for index in range(num_test_slides):
@@ -98,7 +98,7 @@ def slide_specs(
 def camelyon16_jobs(
     root: Path, seed: int, num_slides: int, num_test_slides: int, side_px: int, mpp: float
 ) -> list[Job]:
-    """One job per slide; each writes the slide and, where it has lesions, the annotations."""
+    """One job per slide, which writes the slide and the annotations of its lesions."""
     specs = slide_specs(seed, num_slides, num_test_slides, side_px, mpp)
     return [(_write_slide, (root / path, spec)) for path, spec in specs.items()]
 

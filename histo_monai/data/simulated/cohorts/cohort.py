@@ -1,4 +1,4 @@
-"""A cohort to simulate, in the layout of a dataset; what is asked of it is checked before anything is written."""
+"""Simulated dataset in the layout of a public one; its sizes are checked before anything is written."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MIN_MPP, MAX_MPP = 0.2, 1.0
 
 @dataclass(frozen=True)
 class CohortSize:
-    """How many slides and patches, how large, from which seed.
+    """Numbers and sizes of slides and patches, and the seed.
 
     Attributes:
-        seed: Which cohort, 0 or more.
+        seed: Number of the simulated dataset, 0 or more.
         num_slides: Training slides; half normal, half tumor for camelyon16, for pretraining in breastpathq,
             unused by kather.
         num_test_slides: Test slides of camelyon16, half of them with tumor; unused elsewhere.
         num_patches: Labeled patches of breastpathq (train, validation and test together) or of kather's training
             folder; unused by camelyon16.
         slide_side_px: Height and width of the slides' finest level.
-        slide_mpp: Its resolution, µm per px.
+        slide_mpp: Resolution of the finest level, µm per px.
     """
 
     seed: int
@@ -37,12 +37,12 @@ class CohortSize:
 
 @dataclass(frozen=True)
 class Cohort:
-    """A layout that can be simulated.
+    """Layout of a simulated dataset.
 
     Attributes:
-        name: Of the dataset, for messages.
-        write: Writes the tree below a folder, with so many processes. The same size gives the same bytes, whatever
-            their number (on one machine: the last bit of a float may differ between processor families).
+        name: Name of the dataset, for messages.
+        write: Writes the tree below a folder with a number of processes. Equal sizes give equal bytes for any number
+            of processes on one machine; the last bit of a float may differ between processor families.
         least_slides: Fewest training slides.
         least_patches: Fewest labeled patches.
     """
@@ -54,11 +54,11 @@ class Cohort:
 
 
 def write_cohort(root: Path, cohort: Cohort, size: CohortSize, processes: int) -> None:
-    """Writes a simulated H&E cohort below `root`, in the tree that users of the real dataset have.
+    """Write a simulated H&E dataset below `root`, in the folder tree of the real dataset.
 
     Args:
-        root: Folder to write into; created when missing.
-        processes: How many to render with.
+        root: Folder to write into; created if missing.
+        processes: Number of rendering processes.
 
     Raises:
         InputError: A number is out of its range.

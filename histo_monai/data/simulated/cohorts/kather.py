@@ -1,4 +1,4 @@
-"""A simulated NCT-CRC-HE: nine tissue classes of the large bowel in patches of 224 px, test patients apart."""
+"""A simulated NCT-CRC-HE: nine tissue classes of the large bowel in patches of 224 px, with separate test patients."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Patient:
     """One patient: some patches of every class.
 
     Attributes:
-        folder: Of the training or of the test set.
-        seed: Decides everything.
-        patches: Class of each patch and its number among the patient's of that class.
+        folder: Folder of the training set or of the test set.
+        seed: Seed of all random decisions.
+        patches: Class of each patch, and its number among the patient's patches of this class.
     """
 
     folder: str
@@ -41,14 +41,14 @@ class Patient:
 
 
 def patients(seed: int, num_patches: int) -> list[Patient]:
-    """All patients; classes as even as the counts allow, the test set a fifth on top."""
+    """All patients, with classes as even as possible, and a fifth more for the test set."""
     found: list[Patient] = []
     for folder, count in ((TRAIN, num_patches), (TEST, max(len(CLASSES), round(TEST_SHARE * num_patches)))):
         num_patients = max(2, round(count / PATCHES_PER_PATIENT))
         rows: list[list[tuple[str, int]]] = [[] for _ in range(num_patients)]
         for index in range(count):
             label, number = CLASSES[index % len(CLASSES)], index // len(CLASSES)
-            # Numbered anew for each patient: places stay near the origin, where float32 is exact.
+            # Numbers restart for each patient: places stay near the origin, where float32 is exact.
             rows[number % num_patients].append((label, number // num_patients))
         found += [
             Patient(folder, derive(seed, folder, i), tuple(patches))
@@ -64,7 +64,7 @@ def kather_jobs(root: Path, seed: int, num_patches: int) -> list[Job]:
 
 
 def patch_name(patient: Patient, label: str, number: int) -> str:
-    """CLASS-XXXXXXXX.tif, as published: eight letters that say nothing of the patient."""
+    """CLASS-XXXXXXXX.tif, as published; the eight letters do not identify the patient."""
     code = derive(patient.seed, label, number)
     letters = [_LETTERS[code // len(_LETTERS) ** k % len(_LETTERS)] for k in range(8)]
     return f"{label}-{''.join(letters)}.tif"
@@ -77,7 +77,7 @@ def render_patches(patient: Patient) -> list[NDArray[np.uint8]]:
 
 
 def _render_patch(world: World, label: str, number: int) -> NDArray[np.uint8]:
-    """A patch of a class; a tumor patch moves on until at least a quarter of it is malignant."""
+    """A patch of a class; a tumor patch is moved until at least a quarter of it is malignant."""
     for attempt in range(MAX_MOVES):
         center = patch_center_um(label, number + attempt * MAX_PATCHES_PER_CLASS)
         top, left = (int(c / PATCH_MPP) - PATCH_PX // 2 for c in center)

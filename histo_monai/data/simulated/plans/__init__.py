@@ -1,1 +1,1 @@
-"""Where which tissue lies: bowel, breast, lymph node, and the lesions in them."""
+"""Plans of tissue: bowel, breast, lymph node, and their lesions."""

@@ -8,7 +8,7 @@ from histo_monai.data.simulated.raster.lattice import F32, Grid, derive, hash_ce
 from histo_monai.data.simulated.tissue.world import Regions
 
 CLASSES = ("ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM")
-BAND_UM = 1200.0  # patches lie in the middle of cells of that pitch: column = class, row = patch
+BAND_UM = 1200.0  # Patches lie in the middle of cells of this pitch: column = class, row = patch.
 TISSUE = {
     "ADI": "fat",
     "BACK": "glass",
@@ -20,7 +20,7 @@ TISSUE = {
     "STR": "stroma",
     "TUM": "tumour",
 }
-# What may reach into a corner of a patch of that class.
+# Tissue that may reach into a corner of a patch of each class.
 NEIGHBORS = {
     "ADI": ("stroma",),
     "BACK": ("debris",),
@@ -35,22 +35,22 @@ NEIGHBORS = {
 
 
 def patch_center_um(label: str, index: int) -> tuple[float, float]:
-    """Where patch `index` of a class has its center (y, x)."""
+    """Center (y, x) of patch `index` of a class."""
     return (index + 0.5) * BAND_UM, (CLASSES.index(label) + 0.5) * BAND_UM
 
 
 class Bowel:
-    """One patient's large bowel, arranged as an atlas: ask for a place in a band, get that tissue.
+    """One patient's large bowel, arranged as an atlas: each band holds one tissue.
 
     Args:
-        seed: Decides everything.
+        seed: Seed of all random decisions.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def regions(self, grid: Grid) -> Regions:
-        """See `world.Plan`; the whole raster is taken to lie in the cell of its center."""
+        """Tissue weights (`world.Plan`); the whole raster counts to the cell of its center."""
         row = int((grid.y_um + 0.5 * grid.height * grid.step_um) // BAND_UM)
         column = int((grid.x_um + 0.5 * grid.width * grid.step_um) // BAND_UM)
         label = CLASSES[column % len(CLASSES)]
@@ -76,7 +76,7 @@ class Bowel:
         return out
 
     def _corner(self, grid: Grid, row: int, column: int, bits: int) -> F32:
-        """Weight of the neighbor: in two of five patches a strip of up to a quarter, else nothing."""
+        """Weight of the neighboring tissue: in two of five patches a strip of up to a quarter, else 0."""
         angle = (bits >> 8 & 0xFF) / 256 * 2 * np.pi
         away = 34 + (bits >> 16 & 0xFF) / 256 * 30 if (bits >> 24) % 5 < 2 else 1e4
         y = grid.rows_um()[:, None] - np.float32((row + 0.5) * BAND_UM)

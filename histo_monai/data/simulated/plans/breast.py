@@ -9,11 +9,11 @@ from histo_monai.data.simulated.tissue.world import Regions
 
 
 class Breast:
-    """A patient's breast tissue, without bounds or cut to a slide.
+    """A patient's breast tissue, unbounded or cut to a slide.
 
     Args:
-        seed: Decides everything.
-        size_um: Height and width of a slide with torn edges and glass around them; None has neither.
+        seed: Seed of all random decisions.
+        size_um: Height and width of a slide with torn edges and glass around the tissue; None: unbounded tissue.
     """
 
     def __init__(self, seed: int, size_um: tuple[float, float] | None = None) -> None:
@@ -23,7 +23,7 @@ class Breast:
         self.lobules, self.immune = float(rng.uniform(0.5, 1.4)), float(rng.uniform(0.1, 1.1))
 
     def regions(self, grid: Grid) -> Regions:
-        """See `world.Plan`."""
+        """Tissue weights (`world.Plan`)."""
         seed = self.seed
         depth = 170 * (fractal(grid, 560, seed + 111, 3) + np.float32(self.tumor))
         tumor = ramp(depth, -5, 5)
@@ -41,7 +41,7 @@ class Breast:
         swarm = noise(grid, 240, seed + 114) + np.float32(self.immune - 1)
         out["infiltrate"] = 0.9 * ramp(swarm, 0.35, 1.2) * (1 - out["fat"])
         out["vessels"] = out["stroma"] * (1 - tumor) * (1 - out["lobule"])
-        # Lymphoid aggregates, as dark as tumor, keep away from it.
+        # Lymphoid aggregates are as dark as tumor and do not touch it.
         dense = (
             noise(grid, 330, seed + 121) + np.float32(self.immune - 1.1) - 0.02 * np.maximum(depth + 40, 0)
         )

@@ -1,4 +1,4 @@
-"""Outlines of lesions: drawn as polygons, rendered from the same polygons, written as annotations."""
+"""Outlines of lesions: random polygons, used for rendering and written as annotations."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Lesion:
     """A malignant region.
 
     Attributes:
-        exterior: Vertices (y, x) in µm from the slide's top left corner, shape (n, 2), without the closing one.
-        holes: Outlines of normal tissue inside, likewise.
+        exterior: Vertices (y, x) in µm from the slide's top left corner, shape (n, 2), not repeated at the end.
+        holes: Outlines of normal tissue inside, in the format of `exterior`.
     """
 
     exterior: Polygon
@@ -56,13 +56,13 @@ def rasterize(lesions: Sequence[Lesion], step_um: float, height: int, width: int
 
 
 def _fill(mask: NDArray[np.uint8], outline: Polygon, step_um: float, value: int) -> None:
-    # cv2 counts from pixel centers: the center of the first pixel is its 0, ours is half a step.
+    # cv2 counts from the center of the first pixel, this package from its edge.
     points = np.rint((outline[:, ::-1] / step_um - 0.5) * 2**_SHIFT_BITS).astype(np.int32)
     cv2.fillPoly(mask, [points], value, shift=_SHIFT_BITS)
 
 
 class DepthMap:
-    """Signed distance to the border of a set of lesions, µm, positive inside, kept at a coarse step.
+    """Signed distance to the border of a set of lesions, µm, positive inside, stored at a coarse step.
 
     Args:
         size_um: Height and width of the slide.
@@ -75,7 +75,7 @@ class DepthMap:
         inside = rasterize(lesions, step_um, height, width).astype(np.uint8)
         outward = cv2.distanceTransform(1 - inside, cv2.DIST_L2, 5)
         inward = cv2.distanceTransform(inside, cv2.DIST_L2, 5)
-        # The border runs between the two rasters of pixels: half a step belongs to each.
+        # The border runs between inner and outer pixels: half a step belongs to each.
         depth = np.where(inside > 0, inward - 0.5, 0.5 - outward) * step_um
         self._depth: F32 = np.clip(depth, -2000, 2000).astype(np.float32)
 

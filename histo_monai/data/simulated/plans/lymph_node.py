@@ -21,9 +21,9 @@ class LymphNode:
     """A node of the slide's size with fat and glass around it.
 
     Args:
-        seed: Decides the shape and what lies where.
+        seed: Seed of shape and tissue.
         size_um: Height and width of the slide.
-        lesions: Metastases; see `draw_metastases`.
+        lesions: Metastases, from `draw_metastases`.
     """
 
     def __init__(self, seed: int, size_um: tuple[float, float], lesions: Sequence[Lesion] = ()) -> None:
@@ -37,7 +37,7 @@ class LymphNode:
         self._lesion_depth = DepthMap(lesions, size_um) if lesions else None
 
     def node_depth(self, grid: Grid) -> F32:
-        """Distance in µm from the capsule, positive inside, about; shape of the grid, float32."""
+        """Approximate distance from the capsule, µm, positive inside; shape of the grid, float32."""
         dy = grid.rows_um()[:, None] - self.center_um[0]
         dx = grid.columns_um()[None, :] - self.center_um[1]
         u = (dx * np.cos(self.turn) + dy * np.sin(self.turn)) / self.radius_um[1]
@@ -47,7 +47,7 @@ class LymphNode:
         return np.asarray((1 - np.sqrt(u * u + v * v)) * mean + lumps, dtype=np.float32)
 
     def regions(self, grid: Grid) -> Regions:
-        """See `world.Plan`."""
+        """Tissue weights (`world.Plan`)."""
         seed, depth = self.seed, self.node_depth(grid)
         rough = depth + 5 * noise(grid, 26, seed + 22)
         reach = self.fat_um * (1 + 0.5 * noise(grid, 420, seed + 23)) + 8 * noise(grid, 30, seed + 24)
@@ -84,8 +84,8 @@ class LymphNode:
 
     def _follicles(self, grid: Grid) -> tuple[F32, F32]:
         rows, columns, reach, step = grid.rows_um(), grid.columns_um(), 304.0, 8.0
-        # Centers outside the grid are judged on a wider, coarser one whose samples lie at fixed places of the
-        # slide, so that every tile accepts the same follicles.
+        # A wider, coarser grid with samples at fixed places of the slide decides on centers outside the grid, so
+        # that every tile accepts equal follicles.
         top, left = (float(np.floor((a[0] - reach) / step)) * step for a in (rows, columns))
         bottom, right = float(rows[-1]) + reach, float(columns[-1]) + reach
         bounds = (top, left, bottom, right)
@@ -103,11 +103,11 @@ class LymphNode:
 def draw_metastases(
     node: LymphNode, rng: np.random.Generator, diameters_um: Sequence[float], hole: bool
 ) -> list[Lesion]:
-    """Outlines of metastases inside a node, apart from each other as a rule, and none in an island of another.
+    """Outlines of metastases inside a node, mostly separate, and never in the hole of another.
 
     Args:
-        diameters_um: Wanted mean diameter of each; an outline that finds no room is left out, the first never.
-        hole: Whether the first one spares an island of normal tissue.
+        diameters_um: Mean diameter of each; outlines without a free place are omitted, except the first.
+        hole: Whether the first metastasis has a hole of normal tissue.
     """
     step = 16.0
     height, width = (int(s / step) for s in node.size_um)
@@ -128,7 +128,7 @@ def draw_metastases(
         holes: tuple[np.ndarray, ...] = ()
         if hole and index == 0:
             holes = (star_outline(rng, center, 0.22 * radius),)
-        # Row and column are drawn apart, so there may be no room where they meet.
+        # Row and column are random and independent, so their crossing may be occupied.
         if any(overlaps([island for lesion in lesions for island in lesion.holes], [exterior])):
             continue
         lesions.append(Lesion(exterior, holes))

@@ -1,1 +1,1 @@
-"""Random fields on a raster, and the way from stain densities to the pixels of a scanner and to TIFF files."""
+"""Random fields on a raster; stain densities -> scanner pixels -> TIFF files."""

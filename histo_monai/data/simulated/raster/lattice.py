@@ -1,7 +1,7 @@
-"""Random fields and points that are functions of the place alone.
+"""Random fields and points as functions of the place alone.
 
-Every value comes from a hash of (seed, lattice cell), so that a tile rendered alone equals the same area of a
-larger rendering and nothing of a slide needs to be kept in memory.
+Every value is a hash of (seed, lattice cell). So a tile rendered alone equals its area in a larger rendering, and no
+part of a slide stays in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _X = np.uint64(0xC2B2AE3D27D4EB4F)
 
 @dataclass(frozen=True)
 class Grid:
-    """A raster of sample points: row i lies at `y_um + (i + 0.5) * step_um`, columns alike."""
+    """Raster of sample points: row i at `y_um + (i + 0.5) * step_um`, column j at `x_um + (j + 0.5) * step_um`."""
 
     y_um: float
     x_um: float
@@ -51,7 +51,7 @@ class Grid:
 
 
 def derive(seed: int, *path: int | str) -> int:
-    """A child seed, 0..2^63-1, for a named purpose: equal paths give equal seeds, others independent ones."""
+    """A child seed, 0..2^63-1, for a named purpose; different paths give independent seeds."""
     value = np.uint64(seed % 2**64)
     with np.errstate(over="ignore"):
         for part in path:
@@ -89,7 +89,7 @@ def uniforms(seed: int, rows: I64, columns: I64, count: int) -> F32:
 
 @lru_cache(maxsize=256)
 def _spline(start_um: float, step_um: float, count: int, cell_um: float) -> tuple[F32, int]:
-    """Cubic B-spline weights of `count` samples from `start_um` on, and the first lattice node that they weigh.
+    """Cubic B-spline weights of `count` samples from `start_um` on, and the first lattice node with a weight.
 
     Returns:
         Shape (count, number of nodes), float32, read-only; the first node.
@@ -107,7 +107,7 @@ def _spline(start_um: float, step_um: float, count: int, cell_um: float) -> tupl
     return out, first
 
 
-# A cubic B-spline averages its lattice values: this brings the variance of the field back to about one.
+# A cubic B-spline averages its lattice values; this factor restores a variance of about one.
 _SPLINE_GAIN = 1.0 / 0.479
 
 
@@ -148,11 +148,11 @@ def scatter(
     """Points of a jittered hexagonal lattice inside `bounds_um` = (top, left, bottom, right).
 
     Args:
-        bounds_um: Where to look, µm.
+        bounds_um: Area of the points, µm.
         spacing_um: Distance between neighbors before the jitter.
         jitter: Largest displacement as a fraction of the spacing.
-        seed: Which lattice.
-        count: Further random numbers per point.
+        seed: Seed of the lattice.
+        count: Number of further random numbers per point.
 
     Returns:
         y and x, shape (n,), float32, µm; random numbers, shape (count, n), float32, 0..1.
@@ -180,17 +180,17 @@ def periodic_texture(side: int, feature_yx_px: tuple[float, float], seed: int, w
 
     Args:
         side: Period, px.
-        feature_yx_px: Width of the Gaussian down and across; unequal ones make fibers.
-        seed: Which texture.
-        waviness: Subtracts this share of a four times coarser version, which leaves a band of sizes.
+        feature_yx_px: Width of the Gaussian down and across; unequal widths make fibers.
+        seed: Seed of the texture.
+        waviness: Fraction of a four times coarser version that is subtracted, which leaves a band of sizes.
 
     Returns:
         Shape (side, side), float32.
     """
     white = np.random.default_rng(seed).standard_normal((side, side), dtype=np.float32)
     transfer = _transfer(side, feature_yx_px, waviness)
-    # Forwards in double precision, each axis rounded to single, as np.fft.rfft2 does with single-precision numbers;
-    # columns that nothing of passes are left out.
+    # In double precision with each axis rounded to single, as np.fft.rfft2 does for single precision. Columns with
+    # zero transfer are omitted.
     rows = fft.rfft(white.astype(np.float64), axis=1, overwrite_x=True)[:, : transfer.shape[1]]
     rows = rows.astype(np.complex64).astype(np.complex128)
     waves = fft.fft(rows, axis=0, overwrite_x=True).astype(np.complex64)
@@ -202,7 +202,7 @@ def periodic_texture(side: int, feature_yx_px: tuple[float, float], seed: int, w
 
 @lru_cache(maxsize=8)
 def _transfer(side: int, feature_yx_px: tuple[float, float], waviness: float) -> F32:
-    """What passes of each wave: shape (side, at most side // 2 + 1), up to the last column of which anything does."""
+    """Low-pass factor of each wave, shape (side, at most side // 2 + 1), up to the last column above 0."""
     fy, fx = _frequencies(side)
 
     def low_pass(scale: float) -> F32:

@@ -1,7 +1,7 @@
-"""Writes tiled, JPEG-compressed, pyramidal TIFF that OpenSlide and cuCIM open with the right resolution.
+"""Write tiled, JPEG-compressed, pyramidal TIFF that OpenSlide and cuCIM open with the right resolution.
 
-The finest level streams to the file while it is rendered; of the coarser ones only encoded tiles are kept, so
-that memory does not grow with the pixels of the slide. The same pixels give the same bytes: no dates, no names.
+The finest level streams to the file during rendering. Of coarser levels only encoded tiles stay in memory, so memory
+does not grow with the pixels of the slide. Equal pixels give equal bytes: the file has no dates and no names.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from histo_monai.utils.storage import whole_file
 
 Pixels = NDArray[np.uint8]
 TILE_PX = 256
-BIG_PX = 6_000_000_000  # at the worst 0.6 bytes per px with all levels: below 4 GiB
+BIG_PX = 6_000_000_000  # At most 0.6 bytes per px with all levels: below 4 GiB.
 
 
 class _Level:
-    """One level of the pyramid: collects rows and cuts them into encoded tiles."""
+    """One level of the pyramid, which cuts rows into encoded tiles."""
 
     def __init__(self, height: int, width: int, quality: int) -> None:
         self.height, self.width, self.quality = height, width, quality
@@ -33,7 +33,7 @@ class _Level:
         self._pending: list[Pixels] = []
 
     def push(self, rows: Pixels) -> None:
-        """Takes the next rows, shape (n, at least width, 3); rows below the level's height are dropped."""
+        """Add the next rows, shape (n, at least width, 3); rows below the level's height are dropped."""
         self._pending.append(rows[:, : self.width])
         if sum(len(p) for p in self._pending) >= TILE_PX:
             block = np.concatenate(self._pending)
@@ -43,7 +43,7 @@ class _Level:
             self._pending = [block[whole:]]
 
     def finish(self) -> None:
-        """Encodes what remains of the last row of tiles."""
+        """Encode the last, incomplete row of tiles."""
         block = np.concatenate(self._pending)
         if block.shape[0]:
             self._cut(block)
@@ -81,14 +81,14 @@ def write_pyramid(
     quality: int = 85,
     description: str | None = None,
 ) -> None:
-    """Writes a slide from strips of its finest level; the file appears under its name only when complete.
+    """Write a slide from strips of its finest level, in one step.
 
     Args:
         path: Final name.
-        strips: RGB strips from top to bottom, each (rows, width, 3) uint8, rows a multiple of the coarsest
-            downsample but for the last strip.
+        strips: RGB strips from top to bottom, each (rows, width, 3) uint8; except in the last strip, rows are a
+            multiple of the coarsest downsample.
         size_yx: Height and width of the finest level, px.
-        mpp: Its resolution, µm per px; written as TIFF resolution in px per cm.
+        mpp: Resolution of the finest level, µm per px; written as TIFF resolution in px per cm.
         factor: Downsample from a level to the next: 2 or 4.
         description: TIFF ImageDescription of the finest level (Aperio's, or none).
     """
@@ -130,7 +130,7 @@ def _stream(
 
 
 def write_patch(path: Path, pixels: Pixels, mpp: float) -> None:
-    """Writes a small RGB image (h, w, 3) uint8 losslessly, as TIFF with its resolution."""
+    """Write a small RGB image (h, w, 3), uint8, as lossless TIFF with its resolution."""
     with whole_file(path) as draft, tifffile.TiffWriter(draft, bigtiff=False) as tiff:
         tiff.write(
             pixels,

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from histo_monai.data.simulated.raster.lattice import F32, periodic_texture, wrap
 
-# Optical density per unit of stain in R, G, B: hematoxylin and eosin of Ruifrok & Johnston (2001),
-# eosin somewhat nearer to the pink of routine slides.
+# Optical density per unit of stain in R, G, B: hematoxylin and eosin of Ruifrok & Johnston (2001), with an eosin
+# nearer to the pink of routine slides.
 HEMATOXYLIN = np.array([0.65, 0.70, 0.29], np.float32)
 EOSIN = np.array([0.10, 0.86, 0.42], np.float32)
 # Optical density (natural logarithm) that one unit of each stain adds.
 UNIT_DENSITY = np.array([1.62, 1.10], np.float32)
-_BAND_PX = 64  # rows that are exposed at a time, within the processor's cache
+_BAND_PX = 64  # Rows exposed together, within the processor's cache.
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class StainStyle:
 
     Attributes:
         vectors: Optical density per unit of (hematoxylin, eosin), shape (2, 3), natural logarithm.
-        strength: Concentration of the two stains, relative to the usual.
+        strength: Concentration of the two stains, relative to usual ones.
         white: Gray levels of the empty glass, R, G, B.
         gamma: Exponent on the transmitted light.
         blur_um: Width of the optical point spread.
@@ -45,7 +45,7 @@ class StainStyle:
 
 
 def draw_style(rng: np.random.Generator) -> StainStyle:
-    """A laboratory and a scanner at random, within what routine slides show."""
+    """Random style of a laboratory and a scanner, within the range of routine slides."""
     hematoxylin = HEMATOXYLIN * np.exp(rng.normal(0, [0.16, 0.10, 0.22])).astype(np.float32)
     eosin = EOSIN * np.exp(rng.normal(0, [0.35, 0.08, 0.18])).astype(np.float32)
     vectors = np.stack([hematoxylin / np.linalg.norm(hematoxylin), eosin / np.linalg.norm(eosin)])
@@ -63,11 +63,11 @@ def draw_style(rng: np.random.Generator) -> StainStyle:
 
 
 class Scanner:
-    """Turns densities into pixels for one slide.
+    """Densities -> pixels of one slide.
 
     Args:
         mpp: µm per px.
-        seed: Which sensor noise.
+        seed: Seed of the sensor noise.
     """
 
     def __init__(self, style: StainStyle, mpp: float, seed: int) -> None:

@@ -1,7 +1,7 @@
-"""A small streaming writer of tiled TIFF that takes tiles already encoded as JPEG.
+"""Small streaming writer of tiled TIFF, for tiles that are already encoded as JPEG.
 
-tifffile writes such files only where imagecodecs is installed, although it would not call it. The data comes
-first and the directories last, so that a slide of any size passes through in one go. TIFF 6.0, sections 2, 15
+tifffile requires imagecodecs for such files, without calling it. Data are written first and directories last, so a
+slide of any size is written in one pass. TIFF 6.0, sections 2, 15
 and 22 (with technical note 2); BigTIFF by its public design note.
 """
 
@@ -21,7 +21,7 @@ Entry = tuple[int, int, Sequence[int] | bytes]
 
 @dataclass(frozen=True)
 class Directory:
-    """What a TIFF directory says of one level.
+    """Content of a level's TIFF directory.
 
     Attributes:
         height, width: Pixels.
@@ -40,7 +40,7 @@ class Directory:
 
 
 class TiffWriter:
-    """Writes levels one after another and the directories on `close`.
+    """Writer of levels, one after another, and of their directories on `close`.
 
     Args:
         file: Open for writing in binary, seekable.
@@ -53,7 +53,7 @@ class TiffWriter:
         file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0) if big else struct.pack("<2sHI", b"II", 42, 0))
 
     def add_level(self, tiles: Iterable[bytes], directory: Directory) -> None:
-        """Writes the tiles, row by row, as JPEG streams of RGB turned into YCbCr 4:2:0."""
+        """Write tiles row by row: JPEG streams, YCbCr 4:2:0."""
         offsets, counts = [], []
         for tile in tiles:
             offsets.append(self._file.tell())
@@ -88,8 +88,8 @@ class TiffWriter:
         self._directories.append(entries)
 
     def close(self) -> None:
-        """Writes the directories and links them; the file itself stays open."""
-        link = 8 if self._big else 4  # where the place of the next directory is to be written
+        """Write and link the directories; the file itself stays open."""
+        link = 8 if self._big else 4  # Bytes for the offset of the next directory.
         for entries in self._directories:
             start = self._aligned()
             self._patch(link, start)

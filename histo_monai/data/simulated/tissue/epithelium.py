@@ -1,4 +1,4 @@
-"""Painters of everything with a wall or an outline of its own: carcinoma, crypts, lobules, ducts and vessels."""
+"""Painters of structures with a wall or an outline: carcinoma, crypts, lobules, ducts and vessels."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     """Carcinoma: solid nests and irregular glands of large, uneven, vesicular nuclei; marks `tile.malignant`.
 
     Args:
-        weight: The malignant region on the coarse raster; its stroma has been painted.
-        depth_um: Distance inside the region's outline; nothing malignant is painted where it is negative.
+        weight: The malignant region on the coarse raster; its stroma is already painted.
+        depth_um: Distance inside the region's outline, µm; negative outside, where nothing malignant is painted.
     """
     traits, seed = tile.world.traits, derive(tile.world.seed, "tumour")
     share = NormalDist().inv_cdf(min(max(traits.glandular, 0.02), 0.98))
@@ -154,7 +154,7 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
     tile.seed_nuclei("tumour", traits.tumor_cell_um, 0.95 * ramp(nests, 3, 5), seed + 5, jitter=0.24)
     tile.seed_nuclei("fragment", 22, 0.2 * ramp(inside, 3, 5) * ramp(lumen, 0, -2), seed + 6)
     y, x, angle, random = wall_nuclei(rings, kind, 6.0, seed)
-    # A gland that overlaps another leaves no bare nuclei in its lumen.
+    # A gland that overlaps another removes nuclei from its lumen.
     keep = (tile.coarse.sample(depth_um, y, x) > 3) & (tile.coarse.sample(lumen, y, x) < 2.5)
     tile.stamp("tumour", y[keep], x[keep], random[keep], angle[keep])
 

@@ -1,4 +1,4 @@
-"""Painters: how each tissue looks, laid over one another on a tile."""
+"""Painters of tissues; each paints over the previous ones on a tile."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def paint_muscle(tile: Tile, weight: F32) -> None:
 
 
 def paint_fat(tile: Tile, weight: F32) -> None:
-    """Fat: empty polygonal cells with thin walls and a nucleus here and there on a wall."""
+    """Fat: empty polygonal cells with thin walls and few nuclei on the walls."""
     seed = tile.world.seed
     bend = 4.5 * tile.noise(48, seed + 52), 4.5 * tile.noise(48, seed + 55)
     wall = polygonal_cells(tile.coarse, 74, seed + 51, bend, tile.wanted(weight))
@@ -125,7 +125,7 @@ def paint_debris(tile: Tile, weight: F32) -> None:
 
 
 def paint_infiltrate(tile: Tile, weight: F32) -> None:
-    """Lymphocytes and plasma cells among whatever tissue is there."""
+    """Lymphocytes and plasma cells in any tissue."""
     seed, spacing = tile.world.seed, tile.world.traits.lymphoid_cell_um
     tile.seed_nuclei("lymphocyte", spacing + 0.8, 0.8 * weight, seed + 91)
     tile.seed_nuclei("plasma", 17, 0.4 * weight, seed + 92)

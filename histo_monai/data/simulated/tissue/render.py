@@ -1,4 +1,4 @@
-"""Renders any window of a world; windows of one world fit together without seams."""
+"""Render any window of a world; windows of one world fit together without seams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rendering:
 
     Attributes:
         image: RGB, shape (height, width, 3), uint8.
-        malignant: Where malignant epithelium (without lumens) was painted, shape (height, width), bool.
+        malignant: Mask of painted malignant epithelium without lumens, shape (height, width), bool.
     """
 
     image: NDArray[np.uint8]
@@ -31,14 +31,14 @@ class Rendering:
 
 
 def render(world: World, top_px: int, left_px: int, height: int, width: int) -> Rendering:
-    """Renders the window whose top left pixel is (top_px, left_px), in pixels of `world.mpp`.
+    """Render the window whose top left pixel is (top_px, left_px), in pixels of `world.mpp`.
 
     Args:
         top_px: First row; may be negative, the plane has no border.
     """
     k = world.coarse_px
     halo = int(np.ceil(HALO_UM / world.mpp))
-    # The window grows to whole cells of the 2 µm raster, so that every window decides on the same samples.
+    # The window grows to whole cells of the 2 µm raster, so that all windows use equal samples.
     first_row, first_column = (top_px - halo) // k * k, (left_px - halo) // k * k
     last_row, last_column = -(-(top_px + height + halo) // k) * k, -(-(left_px + width + halo) // k) * k
     tile = Tile(world, first_row, first_column, last_row - first_row, last_column - first_column)
@@ -63,7 +63,7 @@ def render_strips(world: World, height: int, width: int) -> Iterator[NDArray[np.
 
 
 def paint(tile: Tile) -> None:
-    """Lays all tissues on a tile, from the ground up, then its nuclei."""
+    """Paint all tissues on a tile, from the ground up, then its nuclei."""
     tumor, mucosa, lobule = (tile.region(n) for n in ("tumour", "mucosa", "lobule"))
     lymphoid, ground = tile.region("lymphoid"), tile.region("stroma")
     matrix = tumor
@@ -74,7 +74,7 @@ def paint(tile: Tile) -> None:
     for over in (matrix, mucosa, lobule):
         if over is not None:
             ground = over if ground is None else np.maximum(ground, over)
-    for name in ("fat", "mucus", "debris", "glass"):  # these displace what would lie beneath, with its nuclei
+    for name in ("fat", "mucus", "debris", "glass"):  # These replace the tissue beneath, with its nuclei.
         other = tile.region(name)
         if other is not None:
             ground = None if ground is None else ground * (1 - other)
@@ -106,7 +106,7 @@ def paint(tile: Tile) -> None:
 
 
 def _step(share: float) -> tuple[float, float]:
-    """Bounds of a ramp that a unit normal field passes in `share` of the area."""
+    """Bounds of a ramp that a unit normal field exceeds in the fraction `share` of the area."""
     level = NormalDist().inv_cdf(1 - share)
     return level - 0.06, level + 0.06
 

@@ -13,9 +13,9 @@ from histo_monai.data.simulated.cells.structures import Window
 from histo_monai.data.simulated.raster.lattice import F32, Grid, fractal, magnify, noise, scatter, wrap
 from histo_monai.data.simulated.tissue.world import TEXTURE_PX, World
 
-MARGIN_UM = 160.0  # structures reach that far into a tile from a center outside
-HALO_UM = 14.0  # nuclei reach half of that, blur and sharpening the rest
-BAND_PX = 64  # rows that are painted at a time
+MARGIN_UM = 160.0  # Reach of structures into a tile from a center outside.
+HALO_UM = 14.0  # Half for nuclei, half for blur and sharpening.
+BAND_PX = 64  # Rows painted together.
 
 Band = tuple[slice, slice]
 Density = float | Callable[[Band], NDArray[np.floating]]
@@ -28,7 +28,7 @@ class Tile:
     Attributes:
         hematoxylin, eosin: Densities, shape (height, width), float32.
         nuclei: Hematoxylin density and coverage of stamped nuclei, shape (height, width, 2).
-        malignant: Where malignant epithelium was painted, shape (height, width), bool.
+        malignant: Mask of painted malignant epithelium, shape (height, width), bool.
         coarse: The 2 µm raster of the tile and `MARGIN_UM` around it; regions and glands are decided on it.
     """
 
@@ -60,21 +60,21 @@ class Tile:
         return (first, rows - first), (first, columns - first)
 
     def wanted(self, weight: F32) -> NDArray[np.bool_]:
-        """Which samples of the coarse raster a tissue of this weight depends on; shape of the raster."""
+        """Mask of the coarse raster's samples on which a tissue of this weight depends; shape of the raster."""
         rows, columns = (slice(*ends) for ends in self.within())
         out = np.zeros(weight.shape, np.uint8)
         out[rows, columns] = weight[rows, columns] > 0
         return cv2.dilate(out, np.ones((5, 5), np.uint8)).astype(np.bool_)
 
     def region(self, name: str) -> F32 | None:
-        """A tissue's weights on the coarse raster; None where the tile has none of it."""
+        """A tissue's weights on the coarse raster; None if the tile has none of the tissue."""
         values = self.regions.get(name)
         if values is None or float(values.max()) < 0.01:
             return None
         return values
 
     def full(self, values: F32) -> F32:
-        """From the coarse raster to the tile's pixels. Shape (height, width)."""
+        """A field of the coarse raster at the tile's pixels, shape (height, width)."""
         m, k = self.margin, self.world.coarse_px
         inner = values[m - 1 : values.shape[0] - m + 1, m - 1 : values.shape[1] - m + 1]
         return magnify(np.ascontiguousarray(inner), k)[k : k + self.height, k : k + self.width]
@@ -91,7 +91,7 @@ class Tile:
         return fractal(self.coarse, cell_um, seed, octaves)
 
     def grain(self, shift: int = 0) -> F32:
-        """The slide's fine isotropic texture at the tile's pixels; `shift` picks another part of it."""
+        """The slide's fine isotropic texture at the tile's pixels; `shift` selects another part."""
         return wrap(self.world.grain, self.top_px + shift, self.left_px + 3 * shift, self.height, self.width)
 
     def bounds_um(self, reach_um: float) -> tuple[float, float, float, float]:
@@ -116,7 +116,7 @@ class Tile:
                 + 40 * self.noise(400, seed + 13)
             )
             across = y * np.float32(np.cos(angle)) - x * np.float32(np.sin(angle)) + sway
-            if "capsule_across" in self.regions:  # a capsule's fibers run along it
+            if "capsule_across" in self.regions:  # Fibers run along the capsule.
                 capsule = self.regions["capsule"] > 0.5
                 along = np.where(capsule, self.regions["capsule_along"], along)
                 across = np.where(capsule, self.regions["capsule_across"] + 0.1 * sway, across)
@@ -143,7 +143,7 @@ class Tile:
         window = slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
         along, across = self.flow()
         scale = np.float32(1 / self.world.mpp)
-        # Whole periods are taken off so that float32 keeps its sub-pixel digits far from the origin.
+        # Whole periods are subtracted, so that float32 has sub-pixel precision far from the origin.
         m = self.margin
         maps = []
         for values, factor in ((along, scale / np.float32(stretch)), (across, scale)):
@@ -163,14 +163,14 @@ class Tile:
                 under[at] += difference
 
     def clear(self, weight: F32, share: Callable[[Band], F32] | None = None) -> None:
-        """Takes tissue away (lumens, clefts, glass), or the given share of it."""
+        """Remove tissue (lumens, clefts, glass), or a fraction of it."""
         for at in self._bands(weight):
             keep = 1 - (weight[at] if share is None else weight[at] * share(at))
             self.hematoxylin[at] *= keep
             self.eosin[at] *= keep
 
     def hide_nuclei(self, weight: F32, share: float = 1.0) -> None:
-        """Takes away what was stamped so far, or a share of it, where `weight` (at the tile's pixels) is 1."""
+        """Remove stamped nuclei, or a fraction of them, by `weight` at the tile's pixels: 1 removes all."""
         for at in self._bands(weight):
             keep = 1 - np.float32(share) * weight[at]
             for channel in (0, 1):
@@ -194,7 +194,7 @@ class Tile:
         along_fibers: bool = False,
         jitter: float = 0.3,
     ) -> None:
-        """Stamps nuclei of a kind on a jittered lattice, each kept with probability `chance` (coarse raster)."""
+        """Stamp nuclei of a kind on a jittered lattice, each with probability `chance` (coarse raster)."""
         if not self.touches(chance):
             return
         y, x, u = scatter(self.bounds_um(HALO_UM), spacing_um, jitter, seed)
@@ -214,7 +214,7 @@ class Tile:
         return layer[..., 1]
 
     def stamp(self, kind: str, y_um: F32, x_um: F32, random: F32, angle: F32 | None = None) -> None:
-        """Stamps nuclei of a kind at given places."""
+        """Stamp nuclei of a kind at given places."""
         mpp = self.world.mpp
         sprites = self.world.library.choose(kind, random, angle)
         stamp(self.nuclei, sprites, y_um / mpp - self.top_px, x_um / mpp - self.left_px)

@@ -1,4 +1,4 @@
-"""What makes one simulated slide: its seed, staining, cell traits, textures and the plan of its regions."""
+"""Parts of a simulated slide: seed, staining, cell traits, textures and the plan of its regions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Regions = dict[str, F32]
 
 
 class Plan(Protocol):
-    """Where which tissue lies."""
+    """Place of each tissue."""
 
     def regions(self, grid: Grid) -> Regions:
-        """Weights 0..1 of the tissues by name on a raster, float32; a missing name means none of it.
+        """Weights 0..1 of the tissues by name on a raster, float32; a missing name means weight 0.
 
         Names: glass, fat, stroma, muscle, lymphoid, follicle, sinus, mucus, debris, mucosa, lobule, tumour, infiltrate,
         and `lesion_depth`, the distance in µm inside (positive) the malignant region's outline.
@@ -31,24 +31,24 @@ class Plan(Protocol):
 
 @dataclass(frozen=True)
 class Traits:
-    """How the tissue of one patient looks; relative values are about 1.
+    """Appearance of one patient's tissue; relative values are about 1.
 
     Attributes:
         tumor_size: Relative size of tumor nuclei.
-        pleomorphism: Relative spread of their size and outline.
-        tumor_chromatin: Relative density of their chromatin.
+        pleomorphism: Relative spread of the nuclei's size and outline.
+        tumor_chromatin: Relative density of tumor chromatin.
         tumor_cell_um: Distance between tumor cells.
         cytoplasm: Eosin and hematoxylin density of the tumor's cytoplasm.
-        glandular: Share of the tumor that forms glands, 0..1.
+        glandular: Fraction of the tumor that forms glands, 0..1.
         nest_um: Width of solid nests.
-        nest_fill: Share of the tumor region that solid nests cover.
-        desmoplasia: Share of the tumor's matrix that is fibrous in tissue that is not, 0..1.
+        nest_fill: Fraction of the tumor region that solid nests cover.
+        desmoplasia: Fibrous fraction of the tumor's matrix in tissue that is not fibrous, 0..1.
         retraction: Strength of the clefts around nests, 0..1.
         lymphoid_cell_um: Distance between lymphocytes.
         lymphoid_chromatin: Relative density of their chromatin.
         fiber_angle: Main direction of fibers, radians.
         fiber_density: Eosin density of stroma.
-        cracks: Share of shrinkage clefts in dense tissue, 0..1.
+        cracks: Fraction of shrinkage clefts in dense tissue, 0..1.
     """
 
     tumor_size: float
@@ -69,7 +69,7 @@ class Traits:
 
 
 def draw_traits(rng: np.random.Generator) -> Traits:
-    """A patient at random."""
+    """Random traits of a patient."""
     size = float(np.exp(rng.normal(0, 0.10)))
     return Traits(
         tumor_size=size,
@@ -95,7 +95,7 @@ class World:
     """One patient's tissue under one scanner; an unbounded plane whose (0, 0) is the slide's top left corner.
 
     Args:
-        seed: Decides everything below that is not given.
+        seed: Seed of all parts that are not given.
         mpp: Resolution of the finest rendering, µm per px.
     """
 
@@ -108,7 +108,7 @@ class World:
 
     @classmethod
     def draw(cls, seed: int, mpp: float, plan: Plan) -> World:
-        """A world with style and traits drawn from its seed."""
+        """A world with random style and traits from its seed."""
         style = draw_style(np.random.default_rng(derive(seed, "style")))
         return cls(seed, mpp, plan, style, draw_traits(np.random.default_rng(derive(seed, "traits"))))
 
@@ -131,7 +131,7 @@ class World:
 
     @cached_property
     def scanner(self) -> Scanner:
-        """Densities to pixels."""
+        """Scanner of the slide: densities -> pixels."""
         return Scanner(self.style, self.mpp, derive(self.seed, "sensor"))
 
     @cached_property

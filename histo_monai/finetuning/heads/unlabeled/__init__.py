@@ -1,1 +1,1 @@
-"""What unlabeled patches add to heads, in feature space."""
+"""Use of unlabeled patches for heads, in feature space."""

@@ -1,4 +1,4 @@
-"""Label propagation: labels spread to unlabeled patches that are near in feature space, or touch in the slide."""
+"""Label propagation to unlabeled patches that are near in feature space or adjacent on the slide."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def neighbor_graph(rows: NDArray, num_neighbors: int) -> csr_array:
 
     Args:
         rows: standardized features, Shape (N, D).
-        num_neighbors: that each row chooses; below N.
+        num_neighbors: neighbors of each row, below N.
     """
     points = unit(rows).astype(np.float32)
     starts, ends, weights = [], [], []
@@ -35,12 +35,12 @@ def neighbor_graph(rows: NDArray, num_neighbors: int) -> csr_array:
 
 
 def touching_graph(slides: NDArray, centers_yx: NDArray, side: float) -> csr_array:
-    """Graph of patches of one slide whose squares touch by a side or a corner; Shape (N, N), weights 1.
+    """Graph of adjacent patches of a slide, with a common side or corner; Shape (N, N), weights 1.
 
     Args:
         slides: slide of each patch, Shape (N,).
-        centers_yx: of the patches, one unit throughout, such as px at level 0; Shape (N, 2).
-        side: of a patch, in the unit of the centers.
+        centers_yx: centers of the patches, in any one unit, such as level-0 px; Shape (N, 2).
+        side: side of a patch, in the unit of the centers.
     """
     starts, ends = [], []
     for slide in np.unique(slides):

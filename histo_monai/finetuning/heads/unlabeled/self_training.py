@@ -1,4 +1,4 @@
-"""Self-training with a safeguard: pseudo labels are used only where the cross-validated loss falls."""
+"""Self-training with a safeguard: pseudo labels are used only if the cross-validated loss falls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PseudoLabels = Callable[[NDArray], NDArray]
 
 @dataclass(frozen=True)
 class Unlabeled:
-    """Training patches without a label in the budget; there may be none.
+    """Training patches without a label in the budget, any number.
 
     Attributes:
         features: of every depth, Shape (N, D_k).
@@ -37,20 +37,20 @@ class Unlabeled:
         return Unlabeled({name: rows[rest] for name, rows in self.features.items()}, self.patients[rest])
 
     def beside(self, features: Depths) -> Depths:
-        """Features of labeled rows, then of these."""
+        """Features of labeled rows, then of the unlabeled patches."""
         return {name: np.concatenate([rows, self.features[name]]) for name, rows in features.items()}
 
 
 @dataclass(frozen=True)
 class HeadData:
-    """What a head is fitted to.
+    """Training data of a head.
 
     Attributes:
         features: of the labeled rows.
-        labels: of the same rows.
+        labels: labels of these rows.
         unlabeled: all training patches without a label in the budget.
-        settings: how heads are compared inside the label budget.
-        seed: deals patients into folds.
+        settings: comparison of heads inside the label budget.
+        seed: seed of the patient folds.
     """
 
     features: Depths
@@ -62,13 +62,13 @@ class HeadData:
 
 @dataclass(frozen=True)
 class SelfTrained:
-    """A head, and whether pseudo labels are in it.
+    """A head, and whether it was trained on pseudo labels.
 
     Attributes:
-        head: with pseudo labels where they are accepted, else without.
+        head: trained on pseudo labels too if `is_accepted`, else on labels only.
         is_accepted: whether the cross-validated loss fell by more than one standard error over patients.
-        gain: loss without minus loss with pseudo labels; NaN where the labels cannot be cross-validated.
-        num_pseudo_labels: patches with a pseudo label at which all labels arrive.
+        gain: loss without minus loss with pseudo labels; NaN if the labels cannot be cross-validated.
+        num_pseudo_labels: number of pseudo labels in the fit with all labels.
     """
 
     head: SelectedHead
@@ -84,14 +84,14 @@ def self_train(
     threshold: float,
     change: Callable[[Depths], PseudoLabels | None] | None = None,
 ) -> SelfTrained:
-    """Fit a head to labels and pseudo labels; accept it only where the cross-validated loss falls.
+    """Head fitted to labels and pseudo labels, accepted only if the cross-validated loss falls.
 
-    Each fold fits both heads without its patients: the one without pseudo labels gives them for the other. So no label
-    is predicted by a head that learned from it, from a pseudo label made of it, or from its patient's patches.
+    Each fold fits two heads without its patients: the first on labels only, the second also on the first's pseudo
+    labels. So no head predicts a label after training on it, on a pseudo label derived from it, or on its patient.
 
     Args:
-        data: with classes. The selection runs once without pseudo labels in each fold and once on all labels; with
-            pseudo labels its parts are fitted again, their temperatures and weights unchanged.
+        data: labels are classes. Selection runs once per fold and once on all labels, without pseudo labels. With
+            pseudo labels the selected parts are fitted again, with unchanged temperatures and weights.
         weight: sum of the weights of all pseudo labels relative to the sum of the labels' weights.
         threshold: patches with a lower largest probability have no pseudo label.
         change: features of unlabeled patches -> change of their probabilities before the threshold.

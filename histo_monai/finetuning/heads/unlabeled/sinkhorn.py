@@ -1,4 +1,4 @@
-"""Class proportions of unlabeled patches: probabilities are balanced to them, or they are estimated."""
+"""Class proportions of unlabeled patches: estimate them, or balance probabilities to given ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TOLERANCE = 1e-9
 
 
 def class_offsets(logits: NDArray, proportions: NDArray) -> NDArray[np.float64]:
-    """Offsets of the classes with which the mean probabilities are the given proportions.
+    """Logit offset of each class that makes the mean probabilities equal the given proportions.
 
-    The offsets depend on the class alone, so a model with them predicts new patches, too.
+    The offsets depend only on the class, so they also apply to new patches.
 
     Args:
         logits: of unlabeled patches, Shape (N, K).
@@ -30,7 +30,7 @@ def class_offsets(logits: NDArray, proportions: NDArray) -> NDArray[np.float64]:
     """
     if (proportions <= 0).any() or not np.isclose(proportions.sum(), 1):
         raise InputError(
-            f"class proportions: expected numbers above 0 of sum 1, not {list(map(float, proportions))}. "
+            f"class proportions: expected numbers above 0 with sum 1, got {list(map(float, proportions))}. "
             "Fix: state one proportion for each class."
         )
     offsets = log_odds_to(

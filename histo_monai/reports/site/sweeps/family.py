@@ -26,10 +26,10 @@ class OfMetric:
 
     Attributes:
         metric: name.
-        points: as `points.csv`.
-        runs: as `runs.csv`.
-        saved: as `labels_saved.csv`; empty without the supervised baseline.
-        laws: as `power_laws.csv`.
+        points: rows of `points.csv`.
+        runs: rows of `runs.csv`.
+        saved: rows of `labels_saved.csv`; empty without the supervised baseline.
+        laws: rows of `power_laws.csv`.
     """
 
     metric: str

@@ -82,7 +82,7 @@ def test_files_of_points_alone_of_cells_alone_and_of_nothing_stop_no_other(folde
     assert point == [100, 200]
     empty, barren = dataset.warnings
     assert "2 files without annotation left out" in empty
-    assert "e.geojson: no room" in barren
+    assert "e.geojson: no place" in barren
     assert "region 1 (immune, " in barren
     assert "region 2 (immune, " in barren
 

@@ -137,11 +137,11 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
         ),
         (
             "slide_id,y,x,mpp,score\na,100,100,1,0.5\na,100,100,1,0.25\n",
-            "row 3 (patch a-row0000003: 0.25): the same square with two answers",
+            "row 3 (patch a-row0000003: 0.25): one square with two labels or scores",
         ),
         ("slide_id,y,x,mpp,label\na,100,100,1,x\n\na,900,100,1,y\n", "row 4: the patch around y 900"),
         ("slide_id,y,x,mpp,label\na,100,100,20x,x\n", "row 2: mpp is '20x'. Fix: write µm per pixel"),
-        ("slide_id,y,x,mpp,label\na,100,100,0.25,x\n", "slide 'a': asked for 0.25 µm/px, finer than"),
+        ("slide_id,y,x,mpp,label\na,100,100,0.25,x\n", "slide 'a': 0.25 µm/px requested, finer than"),
         (
             "slide_id,y,x,mpp,label,patient_id\na,100,100,1,x,eve\n",
             "row 2: patient 'eve', but slides.csv has 'anna'",

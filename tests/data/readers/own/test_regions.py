@@ -135,7 +135,7 @@ def test_regions_without_room_are_named_in_one_warning(take: Take) -> None:
     assert centers(rows) == [(132, 132)]
     flat, line = rows.warnings
     assert "annotations/a.geojson: 1 outline without area left out: 'feature 3'" in flat
-    assert "annotations/a.geojson: no room" in line
+    assert "annotations/a.geojson: no place" in line
     assert "64 px at 1 µm/px, 0.5 of it inside" in line
     assert "region 2 (Tumor, around y 215, x 215); region 3 (Tumor, around y 512" in line
     assert "region 1" not in line
@@ -239,7 +239,7 @@ def _write(name: str, text: str) -> Callable[[Path], Any]:
         (_write("a.geojson", "[]"), {}, "annotations: gives no patch"),
         (_write("b.geojson", "{"), {}, r"b\.geojson: not JSON"),
         (lambda folder: (folder / "a.tif").write_bytes(b""), {}, r"a\.geojson: .*a\.tif: the file is empty"),
-        (lambda folder: None, {"region_mpp": 0.25}, r"a\.geojson: .*asked for 0\.25 µm/px, finer"),
+        (lambda folder: None, {"region_mpp": 0.25}, r"a\.geojson: .*0\.25 µm/px requested, finer"),
         (lambda folder: (folder / "slides.csv").unlink(), {}, r"slides\.csv: not found"),
     ],
 )

@@ -61,7 +61,7 @@ def test_what_is_no_digest_is_refused_wherever_slides_are_read(folder: Path, dig
 @pytest.mark.parametrize("name", ["../a", "batch1/a", ".a", "a.map", "nul", "x" * 300])
 def test_an_id_that_cannot_be_a_file_is_named_with_its_line(folder: Path, name: str) -> None:
     (folder / "slides.csv").write_text(f"slide_id,path\na,a.tif\n\n{name},b.tif\n")
-    with pytest.raises(ValueError, match=r"slides\.csv, row 4: slide_id '.* files are named by it"):
+    with pytest.raises(ValueError, match=r"slides\.csv, row 4: slide_id '.* cannot name a file"):
         read_slides(folder)
 
 
