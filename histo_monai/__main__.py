@@ -2,6 +2,6 @@
 
 import sys
 
-from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.warm import main
 
 sys.exit(main())

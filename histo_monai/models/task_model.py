@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import torch
 from torch import nn
 
@@ -14,10 +15,14 @@ from histo_monai.models.description import COPIED_KEYS, check_encoder, check_tas
 from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads.mixture import Mixture
 from histo_monai.models.heads.task import LINEAR, TRAINED_HEADS
+from histo_monai.models.settings import Depth
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.roles import MODEL_FILE
 
 MIXTURE = "mixture"
 """Name of the head of a model on frozen features; its description stands beside it, by the same name."""
+WHOLE_MODEL = "whole_model_sha256"
+"""Key of a fold's model that holds its head alone: SHA-256 of the model one folder up, which has the encoder."""
 
 
 class TaskModel(nn.Module):
@@ -70,7 +75,7 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
     state, description = load_model(path)
     check_encoder(description, TRAINED_HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
-    load_into(model.encoder, state, "encoder.", path)
+    load_into(model.encoder, state, _ENCODER, path)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:
@@ -110,8 +115,68 @@ def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
     path = Path(path)
     state, description = load_model(path)
     model = _task_model(description, path)
-    load_into(model, state, "", path)
+    load_into(model, _with_encoder(state, description, model.state_dict(), path), "", path)
     return model, description
+
+
+def head_alone(
+    state: Mapping[str, torch.Tensor], whole: Path
+) -> tuple[Mapping[str, torch.Tensor], dict[str, str]]:
+    """Tensors of a fold's model without those of the frozen encoder, and what its description then needs.
+
+    The models of all folds have the encoder of the model with all labels, which may be gigabytes. A fold's model keeps
+    its encoder where that model uses other depths.
+
+    Args:
+        state: tensors of a fold's model.
+        whole: saved model with all labels, in the folder above the fold's model.
+    """
+    with safetensors.safe_open(whole, "pt") as file:
+        held = set(file.keys())
+    head = {name: tensor for name, tensor in state.items() if not name.startswith(_ENCODER)}
+    if not state.keys() - head.keys() <= held:
+        return state, {}
+    return head, {WHOLE_MODEL: read_description(whole.with_suffix(".json"))["sha256"]}
+
+
+def _with_encoder(
+    state: Mapping[str, torch.Tensor], description: Mapping[str, Any], wanted: Collection[str], path: Path
+) -> Mapping[str, torch.Tensor]:
+    """Tensors of a model's file, with those of the encoder that a fold's model shares with the one a folder up.
+
+    Args:
+        wanted: names of the network's tensors.
+
+    Raises:
+        InputError: that model is missing, damaged or another one.
+    """
+    sha256 = description.get(WHOLE_MODEL)
+    if sha256 is None:
+        return state
+    whole = path.parent.parent / MODEL_FILE
+    held, _ = load_model(whole)
+    if read_description(whole.with_suffix(".json"))["sha256"] != sha256:
+        raise InputError(
+            f"{path}: a head without its encoder, which was in another {whole}. Fix: run the stage that makes both."
+        )
+    return {name: held[name] for name in wanted if name.startswith(_ENCODER) and name in held} | dict(state)
+
+
+_ENCODER = "encoder."
+
+
+def load_head(path: Path) -> tuple[Mixture, tuple[Depth, ...], list[str] | None]:
+    """Head of a model on a frozen encoder; the depths of the encoder that it reads, and its classes.
+
+    Raises:
+        InputError: the file is missing, damaged, or its network trained as a whole; names it.
+    """
+    state, description = load_model(path)
+    check_task_model(description, [MIXTURE], path)
+    about, classes = description["encoder"], description["classes"]
+    head = _mixture(description, about["num_features"], path)
+    load_into(head, state, "head.", path)
+    return head, (*about.get("earlier_stages", ()), about.get("stages")), classes
 
 
 def task_model_from(path: Path) -> tuple[TaskModel, dict[str, Any]]:
@@ -129,15 +194,17 @@ def _task_model(description: Mapping[str, Any], path: Path) -> TaskModel:
     encoder, classes = _encoder(description, path), description["classes"]
     if description["head"] != MIXTURE:
         return TaskModel(encoder, description["head"], num_outputs(classes))
+    return TaskModel(encoder, _mixture(description, encoder.num_features, path), num_outputs(classes))
+
+
+def _mixture(description: Mapping[str, Any], num_features: int, path: Path) -> Mixture:
+    classes = description["classes"]
     try:
-        head = Mixture.from_about(
-            description.get(MIXTURE), encoder.num_features, len(classes) if classes else None
-        )
+        return Mixture.from_about(description.get(MIXTURE), num_features, len(classes) if classes else None)
     except ValueError as error:
         raise InputError(
             f"{path.with_suffix('.json')}: {error}. Fix: run the stage that makes it again."
         ) from None
-    return TaskModel(encoder, head, num_outputs(classes))
 
 
 _HEADS = (*TRAINED_HEADS, MIXTURE)
@@ -156,7 +223,8 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     else:
         check_encoder(description, TRAINED_HEADS, path)
     encoder = _encoder(description, path)
-    load_into(encoder, state, "encoder.", path)
+    wanted = [_ENCODER + name for name in encoder.state_dict()]
+    load_into(encoder, _with_encoder(state, description, wanted, path), _ENCODER, path)
     return encoder, description
 
 

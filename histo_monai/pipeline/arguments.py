@@ -29,6 +29,7 @@ STAGES = {
 }
 COMMANDS = {
     "init": "create a project folder with params, pipeline and docs; it needs no clone",
+    "dvc": "run a DVC command whose stages start at once, in one process with loaded libraries: dvc repro",
     "doctor": "check machine and project before a run, and measure the encoder: PASS, WARN or FAIL, each with a fix",
     "map": "map any slides with a model: scores, TIFF, overlay, GeoJSON",
     "encoders": "list published encoders: architecture, input, output, license, and where to request weights",
@@ -41,6 +42,7 @@ COMMANDS = {
 }
 _EXAMPLES = {
     "init": "myslides --dataset own",
+    "dvc": "repro",
     "doctor": "",
     "map": "*.svs --output maps",
     "export": "data/models/rsp_moco-0-spatial_neighbors-0/student/model.safetensors --bundle tumor_student",
@@ -183,8 +185,11 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
 
 
 def _add_options_of_projects_and_models(commands: Mapping[str, argparse.ArgumentParser]) -> None:
-    """Add the options of `init`, `export` and `import`."""
+    """Add the options of `init`, `dvc`, `encoders`, `export` and `import`."""
     init, export, back = commands["init"], commands["export"], commands["import"]
+    commands["dvc"].add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="command of DVC and its arguments"
+    )
     commands["encoders"].add_argument(
         "names", nargs="*", metavar="NAME", help="encoders to describe; default: all"
     )

@@ -26,7 +26,7 @@ from histo_monai.data.tables.splits import drawn_by, labeled_rows
 from histo_monai.data.tables.tasks import split_rows, task_classes
 from histo_monai.evaluation.cross_validation import CrossValidated, Result, cross_validate
 from histo_monai.models.checkpoint import save_model
-from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.models.task_model import MIXTURE, TaskModel, from_task_model, head_alone
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
@@ -255,7 +255,7 @@ def write_fold_models(
     """Write folds.csv, one model per fold, and predictions.csv with each labeled patch predicted without its fold.
 
     Args:
-        folder: new folder.
+        folder: new folder, in that of the model with all labels.
         name: model name in predictions.csv.
         labeled: rows of the label budget.
         validated: None without cross-validation; folds.csv then has no rows.
@@ -267,7 +267,11 @@ def write_fold_models(
     if validated is None:
         return
     for fold, (model, about) in enumerate(zip(validated.models, described, strict=True)):
-        save_model(folder / paths.fold_model(fold), model.state_dict(), {**about, "without_fold": fold})
+        state, about = model.state_dict(), {**about, "without_fold": fold}
+        if about["head"] == MIXTURE:
+            state, beside = head_alone(state, folder.parent / paths.MODEL)
+            about |= beside
+        save_model(folder / paths.fold_model(fold), state, about)
     table = predictions_table(labeled.assign(split="validation"), {name: validated.predictions}, classes)
     write_predictions(folder / paths.PREDICTIONS, [table])
 

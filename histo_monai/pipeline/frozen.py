@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,6 @@ from histo_monai.data.loaders.labeled import spread
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
-from histo_monai.finetuning.depth import WHOLE
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, Unlabeled, labels_alone
 from histo_monai.finetuning.trainer import NUM_SHOWN
@@ -26,10 +26,11 @@ from histo_monai.models.task_model import MIXTURE, TaskModel, describe_task_mode
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.stored_features import OF_MODEL, StoredRows
+from histo_monai.pipeline.stored_features import OF_MODEL, HeadFeatures, StoredRows
 from histo_monai.semisupervised import METHODS
 from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
+from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import derive_seed
 
@@ -44,16 +45,21 @@ class HeadResult:
     Attributes:
         candidates: `ONLY`, with its means over the validation patches; empty without validation.
         is_start: whether a student's head is that of the fine-tuning, as its pseudo labels did not help.
-        picture: validation patches, or labeled patches without validation, with predictions, (H, W, 3) uint8.
+        draw: makes `picture`, which reads patches: few results are looked at.
     """
 
     candidates: Candidates
     is_start: bool
-    picture: NDArray[np.uint8]
+    draw: Callable[[], NDArray[np.uint8]]
     curves: list[dict[str, float]]
     best_epoch: int = 0
     interpolation: None = None
     selected: float = ONLY
+
+    @property
+    def picture(self) -> NDArray[np.uint8]:
+        """Validation patches, or labeled patches without validation, with predictions, (H, W, 3) uint8."""
+        return self.draw()
 
     @property
     def validation(self) -> Measures:
@@ -105,16 +111,13 @@ class HeadTraining:
         """
         assembly, params = self.assembly, self.assembly.params
         rows = self.rows if fold is None else self.rows.without(self.folds, fold)
-        labeled = self._features(rows.labeled)
+        labeled = self._features.of(rows.labeled)
         others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
         others = others.reset_index(drop=True)
         data = HeadData(
             labeled,
             Labels(self._targets(rows.labeled), _patients(rows.labeled), assembly.task.num_classes),
-            Unlabeled(
-                self._features(others) if len(others) else {name: x[:0] for name, x in labeled.items()},
-                _patients(others),
-            ),
+            Unlabeled(self._features.of(others), _patients(others)),
             params.finetune.head.settings,
             self.seed if fold is None else derive_seed(self.seed, "fold", fold),
         )
@@ -124,7 +127,7 @@ class HeadTraining:
         else:
             found = labels_alone(data)
         head = found.head.narrowed()
-        encoder, description = self._encoder(tuple(self._depths[name] for name in head.depths))
+        encoder, description = self._encoder(tuple(self.stored.names[name] for name in head.depths))
         mixture = head.module()
         model = TaskModel(encoder, mixture, assembly.task.num_outputs)
         description = description | {"encoder": encoder.about(), "head": MIXTURE, MIXTURE: mixture.about()}
@@ -139,7 +142,7 @@ class HeadTraining:
         if self.student:
             described["pseudo_labels"] = {"number": found.num_pseudo_labels, "accepted": found.is_accepted}
         result = HeadResult(
-            self._measured(model, rows), not found.is_accepted, self._picture(model, rows), []
+            self._measured(model, rows), not found.is_accepted, partial(self._picture, model, rows), []
         )
         return model, described, result
 
@@ -154,25 +157,12 @@ class HeadTraining:
 
     def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
         """Predictions of a head from stored features, (n, K): class probabilities or scores."""
-        return predictions_of(model, self.assembly, self.stored, rows)
+        return predictions_of(model, self.assembly.task, self._features, rows)
 
     @property
     def read(self) -> list[Path]:
         """Files beside patches.csv that heads are made from."""
         return [paths.UNLABELED_CSV, self.stored.encoder]
-
-    @cached_property
-    def _depths(self) -> dict[str, Depth]:
-        """Depths of the stored features by name; names rise as depths do."""
-        depths = self.stored.depths
-        if len(depths) == 1:
-            return {WHOLE: depths[0]}
-        digits = max(len(str(depth)) for depth in depths if depth is not None)
-        return {"whole encoder" if depth is None else f"stage {depth:0{digits}d}": depth for depth in depths}
-
-    def _features(self, rows: pd.DataFrame) -> dict[str, NDArray[np.float32]]:
-        """Features of rows at each depth."""
-        return {name: self.stored.at(rows, [depth]) for name, depth in self._depths.items()}
 
     @cached_property
     def _encoders(self) -> dict[tuple[Depth, ...], tuple[Encoder, dict[str, Any]]]:
@@ -186,13 +176,18 @@ class HeadTraining:
             self._encoders[depths] = encoder, description
         return self._encoders[depths]
 
+    @cached_property
+    def _features(self) -> HeadFeatures:
+        """Features of all rows, which the heads of all folds read."""
+        return self.stored.read(self.rows.labeled, self.rows.unlabeled, self.rows.validation)
+
     def _targets(self, rows: pd.DataFrame) -> NDArray[Any]:
         return task_targets(rows, self.assembly.task.classes).numpy()
 
     def _measured(self, model: TaskModel, rows: TrainingRows) -> Candidates:
         if rows.validation.empty:
             return {}
-        outputs = model.head(torch.from_numpy(self.stored.at(rows.validation, model.encoder.depths)))
+        outputs = model.head(torch.from_numpy(self._features.at(rows.validation, model.encoder.depths)))
         targets = task_targets(rows.validation, self.assembly.task.classes)
         measured = self.assembly.task.objective.measure(outputs, targets)
         return {ONLY: {name: float(values.double().mean()) for name, values in measured.items()}}
@@ -210,18 +205,18 @@ def _patients(rows: pd.DataFrame) -> NDArray[Any]:
 
 
 def predictions_of(
-    model: TaskModel, assembly: Assembly, stored: StoredRows, rows: pd.DataFrame
+    model: TaskModel, task: Task, features: HeadFeatures, rows: pd.DataFrame
 ) -> NDArray[np.float32]:
-    """Predictions of a head from stored features, (n, K): class probabilities or scores.
+    """Predictions of a head from features, (n, K): class probabilities or scores.
 
     Raises:
         InputError: a feature or a prediction is not finite.
     """
     with torch.no_grad():
-        outputs = model.head.cpu()(torch.from_numpy(stored.at(rows, model.encoder.depths)))
-        predicted: NDArray[np.float32] = assembly.task.objective.predictions(outputs).numpy()
+        outputs = model.head.cpu()(torch.from_numpy(features.at(rows, model.encoder.depths)))
+        predicted: NDArray[np.float32] = task.objective.predictions(outputs).numpy()
     if not np.isfinite(predicted).all():
         raise InputError(
-            f"{stored.folder}: features are not finite. Fix: run the stages pretrain and features again."
+            f"{paths.DATA}/features: a feature is not finite. Fix: run the stages pretrain and features again."
         )
     return predicted

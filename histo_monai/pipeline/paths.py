@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from histo_monai.pipeline.environment import queued_experiment
 from histo_monai.utils.randomness import derive_seed
-from histo_monai.utils.roles import FINETUNED, STUDENT
+from histo_monai.utils.roles import FINETUNED, MODEL_FILE, STUDENT
 
 DATA = Path("data")
 RAW = DATA / "raw"
@@ -33,7 +33,7 @@ LABELS_JSON = INDEX / "labels.json"
 
 # Names in the folders below.
 ENCODER = "encoder.safetensors"
-MODEL = "model.safetensors"
+MODEL = MODEL_FILE
 METRICS = "metrics.json"
 SUMMARY = "summary.json"
 CHOICE = "choice.json"

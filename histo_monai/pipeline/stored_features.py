@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.data.features.tables import check_features, features_of_rows
+from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures
 from histo_monai.models.checkpoint import read_description
@@ -38,6 +39,37 @@ _MODULES = tuple(
 def features_code_sha256() -> str:
     """Digest of the code that computes features, as the files record it."""
     return modules_sha256(*_MODULES)
+
+
+@dataclass(frozen=True)
+class HeadFeatures:
+    """Features in memory that heads are fitted to, and predict from.
+
+    Attributes:
+        table: features of all patches, by the names of depths.
+        names: of the depths, rising.
+    """
+
+    table: PatchFeatures[np.float32]
+    names: Mapping[str, Depth]
+
+    def of(self, rows: pd.DataFrame) -> dict[str, NDArray[np.float32]]:
+        """Features of a table's patches at each depth, Shape (n, D)."""
+        return self.table.of(rows)
+
+    def at(self, rows: pd.DataFrame, depths: Sequence[Depth]) -> NDArray[np.float32]:
+        """Features of a table's patches at some depths, side by side, Shape (n, D_1 + D_2 + ...)."""
+        of_rows, name_of = self.table.of(rows), {depth: name for name, depth in self.names.items()}
+        missing = [depth for depth in depths if depth not in name_of]
+        if missing:
+            raise InputError(
+                f"{paths.DATA}/features: none at depth {missing[0]}. Fix: name it in features.depth."
+            )
+        return np.concatenate([of_rows[name_of[depth]] for depth in depths], axis=1)
+
+    def deepest(self, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Features of a table's patches at the last depth, Shape (n, D)."""
+        return self.of(rows)[list(self.names)[-1]]
 
 
 @dataclass(frozen=True)
@@ -94,19 +126,31 @@ class StoredRows:
         expected = {**self._expected, "code_sha256": features_code_sha256()}
         check_features(self.folder, indexed, rows["patch_id"], **expected)
 
-    def of(self, rows: pd.DataFrame) -> NDArray[np.float32]:
-        """Features of rows at the deepest depth, Shape (n, D), float32.
+    @property
+    def names(self) -> dict[str, Depth]:
+        """Depths by the names that heads know them by; names rise as depths do."""
+        if len(self.depths) == 1:
+            return {WHOLE: self.depths[0]}
+        digits = max(len(str(depth)) for depth in self.depths if depth is not None)
+        return {
+            "whole encoder" if depth is None else f"stage {depth:0{digits}d}": depth for depth in self.depths
+        }
+
+    def read(self, *tables: pd.DataFrame) -> HeadFeatures:
+        """Features of the patches of some tables at every depth.
 
         Raises:
             InputError: a file is missing, or of another encoder; or it lacks a patch.
         """
-        return features_of_rows(self.folder, rows, **self._expected).astype(np.float32)
+        rows = distinct_patches(*tables)
+        features = {name: self.at(rows, [depth]) for name, depth in self.names.items()}
+        return HeadFeatures(PatchFeatures.of_rows(rows, features), self.names)
 
     def at(self, rows: pd.DataFrame, depths: Sequence[Depth]) -> NDArray[np.float32]:
         """Features of rows at some depths, side by side, Shape (n, D_1 + D_2 + ...), float32.
 
         Raises:
-            InputError: as of `of`; or `features.depth` does not name a depth.
+            InputError: as of `read`; or `features.depth` does not name a depth.
         """
         parts = []
         for depth in depths:
@@ -140,7 +184,8 @@ def stored_features(
         if stored.depths != (None,) or stored.encoder_sha256 != file_sha256(pretrained):
             raise InputError(f"{stored.folder}: of another depth, or other batch-norm statistics.")
         stored.check(pd.concat(list(tables.values())))
-        return {name: {WHOLE: stored.of(rows)} for name, rows in tables.items()}
+        features = stored.read(*tables.values())
+        return {name: features.of(rows) for name, rows in tables.items()}
     except InputError as error:
         _LOG.info("features: not used, patches are encoded: %s", error)
         return None

@@ -6,3 +6,5 @@ FINETUNED, STUDENT = "finetuned", "student"
 """The fine-tuned model, and the semi-supervised model trained from it."""
 
 MODELS = (FINETUNED, STUDENT)
+MODEL_FILE = "model.safetensors"
+"""File of a fine-tuned model or student, in its folder."""

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.evaluation.baselines.colors import color_features
 from histo_monai.evaluation.baselines.models import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
 from histo_monai.evaluation.estimates import Predictions
 from histo_monai.finetuning.depth import DepthFeatures, choose_depth
 from histo_monai.finetuning.learners import Chosen, Features, choose_model
-from histo_monai.training.task import Task
 from histo_monai.utils.roles import STUDENT
 
 LABELED = "labeled"
@@ -35,10 +33,10 @@ class BaselinePredictions:
 
 def predict_baselines(
     encoded: Mapping[str, DepthFeatures],
-    task: Task,
-    labeled: LabeledLoader,
-    groups: np.ndarray,
-    loaders: Mapping[str, LabeledLoader],
+    colors: Mapping[str, Features],
+    targets: NDArray,
+    groups: NDArray,
+    num_classes: int | None,
     networks: Mapping[str, Predictions],
     depth: str = "",
 ) -> BaselinePredictions:
@@ -49,20 +47,21 @@ def predict_baselines(
     Args:
         encoded: features of the labeled patches (`LABELED`) and of every split by an encoder as pretrained, or with
             the batch statistics at the start of fine-tuning.
-        labeled: the labeled training patches, in order.
-        groups: patient or slide of each patch; Shape (n,).
-        loaders: by split, in the order of its table.
+        colors: `colors.color_features` of the same patches.
+        targets: class numbers, or scores, of the labeled patches; Shape (n,).
+        groups: patient or slide of each labeled patch; Shape (n,).
+        num_classes: None for scores.
         networks: by split, predictions of the student among others.
         depth: depth of the fine-tuned encoder, a name in `encoded`; empty: the labels select it.
     """
-    targets = labeled.targets.numpy()
-    num_classes = task.num_classes
     by_depth = encoded[LABELED]
     selected_depth = depth or choose_depth(by_depth, targets, groups, num_classes).model.candidate.features
-    features: Features = {**color_features(labeled.loader), selected_depth: by_depth[selected_depth]}
+    features = {
+        name: {**colors[name], selected_depth: encoded[name][selected_depth]} for name in (LABELED, *networks)
+    }
     chosen = {
         name: choose_model(
-            features,
+            features[LABELED],
             targets,
             groups,
             num_classes,
@@ -72,16 +71,13 @@ def predict_baselines(
         for name, baseline in LEARNED.items()
     }
     predictions: dict[str, Predictions] = {}
-    for split, loader in loaders.items():
-        of_split: Features = {
-            **color_features(loader.loader),
-            selected_depth: encoded[split][selected_depth],
-        }
-        predictions[split] = {name: one.model.predict(of_split) for name, one in chosen.items()}
+    for split, of_networks in networks.items():
+        predictions[split] = {name: one.model.predict(features[split]) for name, one in chosen.items()}
+        student = of_networks[STUDENT]
         predictions[split][STACKED] = stacked(
-            networks[split][STUDENT], predictions[split][COLOR], are_classes=num_classes is not None
+            student, predictions[split][COLOR], are_classes=num_classes is not None
         )
         if num_classes is not None:
             proportions = np.bincount(targets, minlength=num_classes) / len(targets)
-            predictions[split][MAJORITY] = np.tile(proportions, (len(loader.targets), 1))
+            predictions[split][MAJORITY] = np.tile(proportions, (len(student), 1))
     return BaselinePredictions(predictions, chosen)

@@ -13,8 +13,10 @@ from matplotlib import image
 
 from histo_monai.data.loaders.labeled import LabeledLoader, spread
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
+from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
-from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows
+from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows, task_targets
+from histo_monai.evaluation.baselines.colors import color_features
 from histo_monai.evaluation.baselines.predictions import LABELED, BaselinePredictions, predict_baselines
 from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
@@ -28,7 +30,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
-from histo_monai.pipeline.stored_features import StoredRows, stored_features
+from histo_monai.pipeline.stored_features import HeadFeatures, StoredRows, stored_features
 from histo_monai.reports import figures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.task import Task
@@ -84,15 +86,16 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         networks = predict_splits(models, task, loaders)
     else:
         networks = {
-            split: {name: predictions_of(model, assembly, stored, table) for name, model in models.items()}
+            split: {name: predictions_of(model, task, stored, table) for name, model in models.items()}
             for split, table in rows.items()
         }
-    arms = _baselines(assembly, of_run, given, rows, networks, stored)
+    colors = _colors(assembly, distinct_patches(given.labeled, *rows.values()))
+    arms = _baselines(assembly, of_run, given, rows, networks, colors, stored)
     predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
     if folds.num:
         rows = {"validation": given.labeled, **rows}
         loaders = {"validation": assembly.in_order(given.labeled), **loaders}
-        out_of_fold = _out_of_fold(assembly, of_run, given, folds, stored)
+        out_of_fold = _out_of_fold(assembly, of_run, given, folds, colors, stored)
         predictions = {"validation": out_of_fold, **predictions}
     if not rows:
         raise InputError(
@@ -115,7 +118,17 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         _LOG.info("%s: %s", name, ", ".join(f"{model} {x:.3f}" for model, x in value.items()))
 
 
-def _features_of_heads(assembly: Assembly, of_run: Run, tables: Sequence[pd.DataFrame]) -> StoredRows | None:
+_Colors = PatchFeatures[np.float64]
+
+
+def _colors(assembly: Assembly, rows: pd.DataFrame) -> _Colors:
+    """Color features of all patches, which baselines with all labels and without each fold use."""
+    return PatchFeatures.of_rows(rows, color_features(assembly.in_order(rows).loader))
+
+
+def _features_of_heads(
+    assembly: Assembly, of_run: Run, tables: Sequence[pd.DataFrame]
+) -> HeadFeatures | None:
     """Features that heads were fitted to, compared with models and patches; None for networks that train."""
     if assembly.params.finetune.mode != "head":
         return None
@@ -123,7 +136,7 @@ def _features_of_heads(assembly: Assembly, of_run: Run, tables: Sequence[pd.Data
     for path in of_run.models.values():
         stored.check_model(path)
     stored.check(pd.concat(tables))
-    return stored
+    return stored.read(*tables)
 
 
 def _baselines(
@@ -132,15 +145,22 @@ def _baselines(
     given: TrainingRows,
     rows: Mapping[str, pd.DataFrame],
     networks: Mapping[str, Predictions],
-    of_heads: StoredRows | None,
+    colors: _Colors,
+    of_heads: HeadFeatures | None,
     fold: int | None = None,
 ) -> BaselinePredictions:
     """Fast baselines trained on the labels of the run, or on those outside a fold."""
     tables = {LABELED: given.labeled, **rows}
     encoded, depth = _encoded(assembly, of_run, given, tables, of_heads, fold)
-    loaders = {name: assembly.in_order(table) for name, table in tables.items()}
-    labeled, groups = loaders.pop(LABELED), dependence_groups(given.labeled)
-    return predict_baselines(encoded, assembly.task, labeled, groups, loaders, networks, depth)
+    return predict_baselines(
+        encoded,
+        {name: colors.of(table) for name, table in tables.items()},
+        task_targets(given.labeled, assembly.task.classes).numpy(),
+        dependence_groups(given.labeled),
+        assembly.task.num_classes,
+        networks,
+        depth,
+    )
 
 
 def _encoded(
@@ -148,12 +168,12 @@ def _encoded(
     of_run: Run,
     given: TrainingRows,
     tables: Mapping[str, pd.DataFrame],
-    of_heads: StoredRows | None,
+    of_heads: HeadFeatures | None,
     fold: int | None,
 ) -> tuple[Mapping[str, DepthFeatures], str]:
     """Features of tables by the frozen encoder, and the depth of the fine-tuned one; stored features encode nothing."""
     if of_heads is not None:
-        return {name: {WHOLE: of_heads.of(table)} for name, table in tables.items()}, WHOLE
+        return {name: {WHOLE: of_heads.deepest(table)} for name, table in tables.items()}, WHOLE
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
     if depth is None and starts_from_file(assembly, of_run.encoder_path):
@@ -171,7 +191,12 @@ def _encoded(
 
 
 def _out_of_fold(
-    assembly: Assembly, of_run: Run, given: TrainingRows, folds: LabelFolds, of_heads: StoredRows | None
+    assembly: Assembly,
+    of_run: Run,
+    given: TrainingRows,
+    folds: LabelFolds,
+    colors: _Colors,
+    of_heads: HeadFeatures | None,
 ) -> Predictions:
     """Predictions of the labeled patches by models and baselines trained without their patients."""
     fold_of = folds.of(given.labeled)
@@ -184,7 +209,7 @@ def _out_of_fold(
         rows = given.without(folds, fold)
         tables = {"validation": rows.validation}
         networks = {"validation": {name: values[fold_of == fold] for name, values in both.items()}}
-        baselines = _baselines(assembly, of_run, rows, tables, networks, of_heads, fold)
+        baselines = _baselines(assembly, of_run, rows, tables, networks, colors, of_heads, fold)
         of_folds.append(baselines.predictions["validation"])
     names = of_folds[0]
     return both | {name: in_order_of_rows(fold_of, [of_fold[name] for of_fold in of_folds]) for name in names}

@@ -60,10 +60,11 @@ NOTHING = "there is no patch, and no label of a slide can be learned from"
 def run(method: str, encoder: int) -> None:
     """Write data/features/<method>-<encoder>: <slide_id>.h5, patches/, metrics.json, summary.json.
 
-    <slide_id>.h5 holds the tissue of a whole slide; none is written where no label of a slide can be learned from, or
-    `slide_level` does not name the encoder. patches/ holds the labeled and unlabeled patches. The encoder takes its
-    batch-norm statistics from slides or patches that are not tested on, and is written beside them. A killed run
-    continues after its last finished file. Files whose slide, patches, encoder and settings are unchanged stay.
+    <slide_id>.h5 holds the tissue of a whole slide; none is written where `slide_level` does not name the encoder, or
+    neither a label of a slide is learned from nor a head maps slides (`finetune.mode: head`). patches/ holds the labeled
+    and unlabeled patches. The encoder takes its batch-norm statistics from slides or patches that are not tested on, and
+    is written beside them. A killed run continues after its last finished file. Files whose slide, patches, encoder and
+    settings are unchanged stay.
 
     Raises:
         InputError: the encoder, a slide or a patch cannot be used.
@@ -72,14 +73,17 @@ def run(method: str, encoder: int) -> None:
     slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
     rows = pd.concat([read_patches(paths.PATCHES_CSV), read_patches(paths.UNLABELED_CSV)], ignore_index=True)
     folder = paths.features_folder(method, encoder)
-    _, why = classes_to_learn(slides) if params.learns_from_slides(method, encoder) else ([], NOT_ASKED)
+    is_named = params.learns_from_slides(method, encoder)
+    _, why = classes_to_learn(slides) if is_named else ([], NOT_ASKED)
     if why and rows.empty:
         reason = f"{NOTHING}: {why}"
         leave_empty(
             folder, params, reason, read=paths.WHOLE_SLIDES_CSV, files=(paths.ENCODER,), folders=(PATCHES,)
         )
         return
-    slides = slides[:0] if why else slides
+    learned = slides[:0] if why else slides
+    if not (is_named and params.finetune.mode == "head"):  # such heads map slides from features
+        slides = learned
     path = paths.encoder_folder(method, encoder) / paths.ENCODER
     network, description = load_encoder(path)
     code = features_code_sha256()
@@ -96,7 +100,7 @@ def run(method: str, encoder: int) -> None:
     done = paths.unfinished_folder(stage) / key[:16]
     check_slides([slides, rows])
     _take_over(folder, done)
-    looking = _adapted(asked, slides, rows, path, done, encoder, environment, folder)
+    looking = _adapted(asked, learned, rows, path, done, encoder, environment, folder)
     jobs = _jobs(slides, {ENCODER: looking})
     of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
     work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding)

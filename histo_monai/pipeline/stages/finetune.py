@@ -104,9 +104,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     model, description, result = training.train(candidate=training.candidate(validated))
     if idist.get_rank() > 0:
         return
-    course = _Course(result.validation, result.curves, result.picture)
     if is_counted and validated:
         course = _Course(validated.validation, validated.curves, validated.results[0].picture)
+    else:
+        course = _Course(result.validation, result.curves, result.picture)
     metrics = {
         **validation_metrics(course.validation),
         "best_epoch": result.best_epoch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
+import math
 import shutil
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
 from histo_monai.pipeline.skip import has_patches
+from histo_monai.pipeline.stored_features import StoredRows
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
 from histo_monai.reports.maps.slide_maps import MapStyle
@@ -34,9 +36,11 @@ from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import whole_folder
 from histo_monai.wsi.heatmaps.heatmap import SEEN
-from histo_monai.wsi.inference.heatmaps import map_slides
+from histo_monai.wsi.inference.head_maps import HeadMapWork
+from histo_monai.wsi.inference.heatmaps import MapWork
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, mapped_classes, patches_mpp
+from histo_monai.wsi.inference.slides import over_slides
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,7 +52,8 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     """Write data/heatmaps/<run>: slides.csv, scores/, finetuned/, student/, plots/, metrics.
 
     Fold models map the slides of training patients; with `heatmap.seen`, columns that end in `_seen` hold scores of the
-    models trained on them. An interrupted run resumes after its last slide.
+    models trained on them. Heads read stored features (`finetune.mode: head`). An interrupted run resumes after its
+    last slide.
 
     Raises:
         InputError: a model or slide cannot be used, or the patches have no common µm/px.
@@ -75,16 +80,11 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
     decided_by = [dataclasses.asdict(settings), classes]
-    key = fingerprint(decided_by, [paths.WHOLE_SLIDES_CSV, *files], modules_sha256(map_slides.__module__))
+    work = _work(of_run, params, settings, classes)
+    key = fingerprint(decided_by, [paths.WHOLE_SLIDES_CSV, *files], modules_sha256(type(work).__module__))
     done = paths.unfinished_folder(stage) / key[:16]
     check_slides([slides])
-    map_slides(
-        jobs,
-        settings,
-        classes,
-        done,
-        **environment.sharing,
-    )
+    over_slides(jobs, work, done, **environment.sharing)
     if torchrun_rank() > 0:  # under torchrun, process 0 writes
         return
     outlines = [Path(name) for name in slides["annotation"] if name]
@@ -151,6 +151,24 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
     except InputError as error:
         raise InputError(f"heatmap.{params.dataset}.positive_class: {error}") from None
     return settings, mapped if len(known or ()) < 3 else tuple(known)
+
+
+def _work(run: Run, params: Params, settings: MapPlan, classes: tuple[str, ...]) -> MapWork | HeadMapWork:
+    """Work that maps a slide: heads read stored features where these have the cells of the map."""
+    if params.finetune.mode != "head":
+        return MapWork(settings, classes)
+    mpp = params.features.mpp or settings.mpp
+    stride_um = params.features.stride_um or settings.patch_px * mpp
+    if not (math.isclose(mpp, settings.mpp) and math.isclose(stride_um, settings.stride_um)):
+        _LOG.info(
+            "heatmap: patches are encoded, as features.mpp or features.stride_um is not that of the map"
+        )
+        return MapWork(settings, classes)
+    stored = StoredRows.of_encoder(params, run.method, run.encoder)
+    for path in run.models.values():
+        stored.check_model(path)
+    folder = paths.features_folder(run.method, run.encoder)
+    return HeadMapWork(settings, classes, folder, stored.encoder_sha256, stored.depths[-1])
 
 
 def _write_maps(

@@ -60,7 +60,12 @@ class PatchModels:
 
     def columns(self, name: str) -> list[str]:
         """Column names of a model, in the order of `values`."""
-        return [column_of(name, label) for label in self.classes] if len(self.classes) > 1 else [name]
+        return columns_of(name, self.classes)
+
+
+def columns_of(name: str, classes: tuple[str, ...]) -> list[str]:
+    """Column names of a model in a csv of scores: one for each mapped class, or one in all."""
+    return [column_of(name, label) for label in classes] if len(classes) > 1 else [name]
 
 
 def mapped_classes(classes: Sequence[str] | None, positive: str | None) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ def _two_names(state: State) -> State:
 
 
 ORDINARY: dict[str, Callable[[State], Any]] = {
+    "a scalar of numpy": _beside(np.float64(1)),
     "as it is": lambda state: state,
     "views of one buffer": _one_buffer,
     "two names of one storage": _two_names,
@@ -114,7 +115,6 @@ ODD: dict[str, tuple[Callable[[State], Any], tuple[str, ...]]] = {
     "below model.resnet": (_under("model.resnet."), ("resnet.",)),
     "below words with an escape": (_under("\x1b[2J."), (r"\x1b[2J.",)),
     "by numbers": (lambda state: dict(enumerate(state.values())), ("missing",)),
-    "a scalar of numpy": (_beside(np.float64(1)), ("numpy", "scalar")),
     "an array of numpy": (_beside(np.zeros(3)), ("numpy",)),
     "a path": (_beside(Path("x")), ("pathlib",)),
     "a module": (_beside(nn.Linear(2, 2)), ("torch.nn.modules.linear.Linear",)),
@@ -164,7 +164,7 @@ def cases() -> Iterator[Case]:
             yield done(KIND, title, IMPORT, _saved(change, old=old), code=ACCEPTED, check=_imported)
     for name, (change, says) in ODD.items():
         yield done(KIND, name, IMPORT, _saved(change), ("weights.pt", *says))
-    for name in ("sparse", "quantized", "without memory", "complex", "int8", "a scalar of numpy", "a path"):
+    for name in ("sparse", "quantized", "without memory", "complex", "int8", "a path"):
         change, says = ODD[name]
         title = f"{name}, as torch 1.5 wrote it"
         yield done(KIND, title, IMPORT, _saved(change, old=True), ("weights.pt", *says))

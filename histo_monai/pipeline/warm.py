@@ -1,0 +1,178 @@
+"""A process with all libraries loaded, whose forks run the stages of one DVC command.
+
+Python loads torch, MONAI and Ignite in seconds, and DVC starts a new Python for each stage. `histo-monai dvc repro`
+loads them once: each `python -m histo_monai STAGE` passes its arguments, environment and terminal to that process, and
+ends with the exit status of the fork that ran it. All else is as with `dvc repro`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO, TypedDict
+
+ADDRESS = "HISTO_MONAI_WARM"
+"""Environment variable of the commands that DVC starts: socket of the process that runs them."""
+_CLI = "histo_monai.pipeline.cli"
+_STAGES = "histo_monai.pipeline.stages"
+_LIBRARIES = (
+    _CLI,
+    *(f"{_STAGES}.{name}" for name in ("code", "index", "check", "compare", "report")),
+    *("torch", "torchvision", "ignite.handlers"),
+    *(f"{_STAGES}.{name}" for name in ("features", "finetune", "consistency", "evaluate")),
+)
+"""Modules that are loaded beforehand, quick ones first; a command may begin after each."""
+_LENGTH = 8
+"""Bytes of the length of a request."""
+_TERMINAL = (0, 1, 2)
+"""File descriptors of stdin, stdout and stderr."""
+_REFUSED = 255
+"""Answer to a command of another copy of the package, such as that of a queued experiment's own folder."""
+
+
+class Request(TypedDict):
+    """What a process asks for.
+
+    Attributes:
+        code: this file: another copy of the package runs its own code.
+        arguments: of the command line.
+        folder: the working folder.
+        environ: all environment variables.
+    """
+
+    code: str
+    arguments: list[str]
+    folder: str
+    environ: dict[str, str]
+
+
+def main() -> int:
+    """Run a stage or command: in a fork of the process of `histo-monai dvc`, if there is one, else here."""
+    address = os.environ.get(ADDRESS)
+    status = _ask(address) if address else None
+    if status is None:
+        status = importlib.import_module(_CLI).main()
+    return status
+
+
+def _ask(address: str) -> int | None:
+    """Exit status of the fork that ran this process's command; None if the process is gone or has other code."""
+    request = Request(code=__file__, arguments=sys.argv[1:], folder=os.getcwd(), environ={**os.environ})
+    content = json.dumps(request).encode()
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as asking:
+        try:
+            asking.connect(address)
+        except OSError:  # `histo-monai dvc` has ended
+            return None
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the fork, whose exit status counts
+        socket.send_fds(asking, [len(content).to_bytes(_LENGTH, "big")], _TERMINAL)
+        asking.sendall(content)
+        answer = asking.recv(1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not answer:
+        raise RuntimeError(f"{ADDRESS}: the process that ran this command has ended")
+    return None if answer[0] == _REFUSED else answer[0]
+
+
+@contextlib.contextmanager
+def warm_process() -> Iterator[dict[str, str]]:
+    """Start the process, and end it with the context; environment variables for the DVC command."""
+    with tempfile.TemporaryDirectory(prefix="histo-monai-") as folder:
+        address = str(Path(folder) / "socket")
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening:
+            listening.bind(address)
+            listening.listen()
+            number = listening.fileno()
+            command = [sys.executable, "-m", __name__, str(number)]
+            started = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[number])
+        try:
+            yield {ADDRESS: address}
+        finally:
+            started.communicate()  # closes its stdin, at which it ends
+
+
+def _serve(listening: socket.socket) -> int:
+    """Load the libraries and run commands, each in a fork, until stdin is closed; in a fork, its exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended leave nothing to wait for
+    gc.disable()  # what is imported lasts: see `utils.process.garbage`
+    waiting = list(_LIBRARIES)
+    while True:
+        ready = select.select([listening.fileno(), 0], [], [], 0 if waiting else None)[0]
+        if 0 in ready:
+            return 0
+        if ready:
+            asking = listening.accept()[0]
+            gc.freeze()
+            if os.fork() == 0:
+                listening.close()
+                return _supervise(asking)
+            asking.close()
+        elif waiting:
+            importlib.import_module(waiting.pop(0))
+
+
+def _supervise(asking: socket.socket) -> int:
+    """Run one command in a fork, and pass on its exit status; the fork ends with the process that asks."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    length, terminal, _, _ = socket.recv_fds(asking, _LENGTH, len(_TERMINAL))
+    content = b""
+    while len(content) < int.from_bytes(length, "big"):
+        content += asking.recv(1 << 16)
+    request: Request = json.loads(content)
+    if request["code"] != __file__:
+        asking.send(bytes([_REFUSED]))
+        return 0
+    running = os.fork()
+    if running == 0:
+        asking.close()
+        return _run(request, terminal)
+    for number in terminal:
+        os.close(number)
+    ended = os.pidfd_open(running)
+    if ended not in select.select([ended, asking.fileno()], [], [])[0]:  # the process that asks was killed
+        os.kill(running, signal.SIGTERM)
+    status = os.waitstatus_to_exitcode(os.waitpid(running, 0)[1])
+    with contextlib.suppress(BrokenPipeError):
+        asking.send(bytes([status if status >= 0 else 128 - status]))
+    return 0
+
+
+def _run(request: Request, terminal: list[int]) -> int:
+    """Run a command with the terminal, folder and environment of the process that asks; its exit status."""
+    for number, inherited in zip(terminal, _TERMINAL, strict=True):
+        os.dup2(number, inherited)
+        os.close(number)
+    sys.stdin, sys.stdout, sys.stderr = map(_opened_again, (sys.stdin, sys.stdout, sys.stderr), _TERMINAL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.enable()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    sys.argv[1:] = request["arguments"]
+    status: int = importlib.import_module(_CLI).main()
+    return status
+
+
+def _opened_again(stream: TextIO, number: int) -> TextIO:
+    """A stream of this process on the file that has taken the place of its own."""
+    file = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
+    buffer = io.BufferedReader(file) if number == 0 else io.BufferedWriter(file)
+    is_by_line = number == 2 or file.isatty()
+    return io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=is_by_line)
+
+
+if __name__ == "__main__":
+    sys.exit(_serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -1,0 +1,135 @@
+"""Heat-maps of heads on a frozen encoder, from the stored features of slides: no patch is encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.data.features.store import read_features
+from histo_monai.models.heads.mixture import Mixture
+from histo_monai.models.settings import Depth
+from histo_monai.models.task_model import load_head
+from histo_monai.utils.errors import InputError
+from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
+from histo_monai.wsi.heatmaps.origin import Origin, Origins, read_origin, slide_identity
+from histo_monai.wsi.inference.jobs import SlideJob
+from histo_monai.wsi.inference.models import MapPlan, columns_of, values_of
+from histo_monai.wsi.inference.patch_features import FeatureFile
+from histo_monai.wsi.inference.slides import Advance
+
+FEATURES = "features"
+"""Setting of a map's origin: SHA-256 of the encoder whose stored features the heads read."""
+_OF_PLACES = ("patch_px", "mpp", "stride_um", "tissue_mpp", "min_tissue_fraction")
+"""Settings that decide the patches of a slide."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head of a model, and the depths of the encoder that it reads.
+
+    Attributes:
+        module: features side by side, Shape (n, D) -> outputs, Shape (n, K).
+        depths: numbers of stages, rising; None, the last, is the whole encoder.
+        classes: names by number; None for a score.
+    """
+
+    module: Mixture
+    depths: tuple[Depth, ...]
+    classes: list[str] | None
+
+
+@dataclass(frozen=True)
+class HeadMapWork:
+    """Heat-maps as `SlideWork`: <slide_id>.csv and .json, as of `MapWork`.
+
+    Attributes:
+        settings: must decide the same patches as those of the features.
+        classes: mapped classes; empty for a score.
+        folder: of the features, <slide_id>.h5.
+        encoder_sha256: digest of the encoder.
+        deepest: depth of the dataset `features`; others are further datasets.
+    """
+
+    settings: MapPlan
+    classes: tuple[str, ...]
+    folder: Path
+    encoder_sha256: str
+    deepest: Depth
+    suffix: ClassVar[str] = ".csv"
+
+    def origins(self, device: torch.device) -> Origins:
+        """Origins with the mapped classes, the settings and the encoder."""
+        return Origins(self.classes, {**asdict(self.settings), FEATURES: self.encoder_sha256})
+
+    def load(self, models: Mapping[str, Path], device: torch.device) -> dict[str, Head]:
+        """Heads of a job.
+
+        Raises:
+            InputError: a file holds no head, or one of other classes; names it.
+        """
+        heads = {name: Head(*load_head(path)) for name, path in models.items()}
+        for name, head in heads.items():
+            try:
+                values_of(head.classes, self.classes)
+            except InputError as error:
+                raise InputError(f"{models[name]}: {error}") from None
+        return heads
+
+    def look(
+        self,
+        job: SlideJob,
+        networks: dict[str, Head],
+        *,
+        device: torch.device,
+        workers: int,
+        advance: Advance,
+    ) -> Heatmap:
+        """Heat-map of a slide.
+
+        Raises:
+            InputError: the features are missing, or of another slide, encoder or plan.
+        """
+        path = self.folder / f"{job.slide_id}.h5"
+        with FeatureFile(path) as file:
+            found, made_from = file.read(), file.made_from()["settings"]
+        wanted = asdict(self.settings)
+        differing = [name for name in _OF_PLACES if made_from.get(name) != wanted[name]]
+        if differing:
+            name = differing[0]
+            raise InputError(
+                f"{path}: {name} is {made_from.get(name)}, expected {wanted[name]}. Fix: run the features stage again."
+            )
+        values: dict[str, NDArray[np.float32]] = {}
+        for name, head in networks.items():
+            features = self._features(path, job, head.depths)
+            predicted = values_of(head.classes, self.classes)(head.module(features)).numpy()
+            if not np.isfinite(predicted).all():
+                raise InputError(f"{path}: the head of column {name!r} outputs NaN. Fix: run finetune again.")
+            for number, column in enumerate(columns_of(name, self.classes)):
+                values[column] = np.ascontiguousarray(predicted[:, number], np.float32)
+        advance(len(found.cells), len(found.cells))
+        return Heatmap(found.grid, np.asarray(found.cells), np.asarray(found.tissue), values)
+
+    def _features(self, path: Path, job: SlideJob, depths: tuple[Depth, ...]) -> torch.Tensor:
+        """Features of a slide at some depths side by side, Shape (n, D)."""
+        expected = {
+            "encoder_sha256": self.encoder_sha256,
+            "slide_sha256": slide_identity(job.path).sample_sha256,
+        }
+        stages = [0 if depth == self.deepest else depth or 0 for depth in depths]
+        parts = [read_features(path, stage=stage, **expected).features for stage in stages]
+        return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
+
+    def write(self, path: Path, found: Heatmap, origin: Origin) -> None:
+        """Write a heat-map."""
+        write_heatmap(path, found, origin)
+
+    def made_from(self, path: Path) -> Mapping[str, Any] | None:
+        """Origin of a heat-map file."""
+        return read_origin(path.with_suffix(".json"))
