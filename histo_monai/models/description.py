@@ -59,7 +59,7 @@ def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
     about = description["encoder"]
     if not isinstance(about, dict):
         about = {}
-    optional = {"stages": None, "earlier_stages": [], "side": None, "arguments": None}
+    optional: dict[str, Any] = {"stages": None, "earlier_stages": [], "side": None, "arguments": None}
     _check({**optional, **about}, _ENCODER, path, "encoder.")
 
 

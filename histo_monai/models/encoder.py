@@ -108,8 +108,9 @@ class Encoder(nn.Module):
             self.end_after(deepest)
         if not names:
             return
-        trunk = SeveralDepths(self.trunk, names).train(self.training)
-        parts = _on_meta(DepthsApart(trunk), self.side_px or self.img_px)
+        trunk = SeveralDepths(self.trunk, names)
+        apart = DepthsApart(trunk).train(self.training)
+        parts = _on_meta(apart, self.side_px or self.img_px)
         self.trunk, self.ends, self.earlier = trunk, (), earlier
         self.widths = tuple(part.shape[1] for part in parts)
         self.num_features = sum(self.widths)

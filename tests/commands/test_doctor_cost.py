@@ -57,6 +57,7 @@ def project(indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """A copy of the project."""
     work_in_copy(indexed, tmp_path, monkeypatch)
     monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
+    monkeypatch.setattr(cost, "COUNTING_S", 300.0)
     monkeypatch.setitem(ENCODERS, "sleepy", Architecture(lambda px: Sleepy()))
 
 

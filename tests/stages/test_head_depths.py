@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from histo_monai.data.features.store import read_features
-from histo_monai.data.tables.patches import read_patches
 from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import TaskModel, from_task_model
@@ -205,13 +204,15 @@ def test_depths_that_cannot_be_used_are_one_line(
 
 
 @pytest.mark.usefixtures("project")
-def test_a_new_depth_encodes_again_and_labels_do_not() -> None:
-    rows = read_patches(Path("data/index/patches.csv"))
-    assert len(rows)
-    before = {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
+def test_a_new_depth_encodes_again_and_the_same_depths_do_not() -> None:
+    files = sorted(FOLDER.rglob("*.h5"))
+    before = [(path.stat().st_ino, path.read_bytes()) for path in files]
     assert main(ENCODE) == 0
-    assert before == {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
+    assert [(path.stat().st_ino, path.read_bytes()) for path in files] == before
     params_with(features__depth=[2, None])()
     assert main(ENCODE) == 0
-    after = {path: path.stat().st_ino for path in FOLDER.rglob("*.h5")}
-    assert all(before[path] != after[path] for path in before)
+    for path, (_, content) in zip(files, before, strict=True):
+        assert path.read_bytes() != content
+        assert (
+            read_features(path, stage=2).features.shape[1] == 2 * 128
+        )  # layer2 of a ResNet-18 has 128 channels

@@ -99,7 +99,7 @@ def check_features(folder: Path, rows: pd.DataFrame, patch_ids: pd.Series, **exp
         digests = [digest_of[path] for path in source_files(part)]
         source = images_sha256(digests) if part["y"].isna().any() else digests[0]
         path, places = folder / f"{name}.h5", rows_sha256(part)
-        read_features(path, view="", slide_sha256=source, coordinates_sha256=places, **expected)
+        read_features(path, view="", stage=0, slide_sha256=source, coordinates_sha256=places, **expected)
 
 
 def features_of_rows(

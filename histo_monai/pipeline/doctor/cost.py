@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from histo_monai.data.features.store import StoredPrecision
+from histo_monai.data.features.store import StoredPrecision, patch_names
 from histo_monai.data.features.tables import rows_by_file
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
@@ -73,10 +73,10 @@ def of_features(params: Params | None) -> Iterator[Finding]:
         yield Finding("FAIL", "features", str(error))
         return
     environment.use_cpus()
-    sizes = {"patch_px": side, "batch_size": params.evaluate.batch_size, "device": environment.device}
-    speed = encoding_speed(ready, encoding, **sizes)
+    batch_size, device = params.evaluate.batch_size, environment.device
+    speed = encoding_speed(ready, encoding, patch_px=side, batch_size=batch_size, device=device)
     message = (
-        f"{name} on {environment.device}: {1000 * speed.seconds:.3g} s per 1,000 patches of {side} px "
+        f"{name} on {device}: {1000 * speed.seconds:.3g} s per 1,000 patches of {side} px "
         f"({speed.num_patches} measured)"
     )
     if not paths.PATCHES_CSV.is_file():
@@ -116,7 +116,7 @@ class Amount:
     def described(self, speed: Speed) -> str:
         """For a finding."""
         return (
-            f"{self.num_patches:,} patches, {self.num_encoders} encoders: {self.minutes(speed):.1f} min, "
+            f"{self.num_patches:,} patches, {_encoders(self.num_encoders)}: {self.minutes(speed):.1f} min, "
             f"{self.num_bytes / 1e6:.1f} MB" + (f" ({self.uncounted})" if self.uncounted else "")
         )
 
@@ -131,13 +131,14 @@ def amount_of_features(params: Params, rows: pd.DataFrame, num_features: int, st
     """
     section = params.features
     per_patch = num_features * _value_bytes(section.precision) * (1 + len(section.views)) + _COORDS_BYTES
-    files = [part["patch_id"].str.encode("utf-8").str.len() for part in rows_by_file(rows).values()]
-    of_tables = sum(len(names) * (per_patch + int(names.max())) + FILE_BYTES for names in files)
+    files = [patch_names(part["patch_id"].tolist()) for part in rows_by_file(rows).values()]
+    of_tables = sum(len(names) * (per_patch + names.itemsize) + FILE_BYTES for names in files)
     num_rows = sum(map(len, files))
     encoders = [(method, seed) for method in params.pretraining_methods for seed in params.pretraining_seeds]
     on_slides = sum(params.learns_from_slides(*encoder) for encoder in encoders)
     slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
-    on_slides = 0 if classes_to_learn(slides)[1] else on_slides
+    if classes_to_learn(slides)[1] and params.finetune.mode != "head":  # heads map slides from features
+        on_slides = 0
     whole, uncounted = _patches_of_slides(params, slides) if on_slides else (0, "")
     names = int(slides["slide_id"].str.len().max()) + len("-000-000") if on_slides else 0
     of_slides = whole * (per_patch + _CELL_BYTES + names) + FILE_BYTES * len(slides)
@@ -161,8 +162,8 @@ def _patches_of_slides(params: Params, slides: pd.DataFrame) -> tuple[int, str]:
     }
     spread = np.unique(np.linspace(0, len(slides) - 1, COUNTED_SLIDES).round().astype(int))
     jobs = [
-        {"path": row.path, "mpp": None if pd.isna(row.mpp) else float(row.mpp), **plan}
-        for row in slides.iloc[spread].itertuples()
+        {"path": path, "mpp": None if np.isnan(mpp) else float(mpp), **plan}
+        for path, mpp in slides.iloc[spread][["path", "mpp"]].itertuples(index=False, name=None)
     ]
     counts = [reply["num_patches"] for reply in reading.ask(jobs, COUNTING_S) if "num_patches" in reply]
     if not counts:
@@ -216,6 +217,10 @@ def trained_images(params: Params, num_train: int, kind: LabelKind) -> tuple[int
 def _encoding(params: Params) -> Encoding:
     section = params.features
     return Encoding(section.depths, section.views, section.precision)
+
+
+def _encoders(number: int) -> str:
+    return f"{number} encoder{'s' * (number > 1)}"
 
 
 def _value_bytes(precision: StoredPrecision) -> int:
