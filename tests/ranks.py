@@ -10,6 +10,7 @@ from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import ignite.distributed as idist
+import pytest
 import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import start_processes
@@ -20,7 +21,10 @@ _CPU = torch.device("cpu")
 _LIBRARIES = ("pytest", "timm.layers")
 _MODULES = (
     *("models.batchnorm", "pipeline.cli", "pretraining.moco", "pretraining.rsp", "pretraining.vae"),
-    *(f"pipeline.stages.{name}" for name in ("consistency", "finetune", "heatmap", "index", "pretrain")),
+    *(
+        f"pipeline.stages.{name}"
+        for name in ("consistency", "features", "finetune", "heatmap", "index", "pretrain")
+    ),
 )
 
 
@@ -34,6 +38,12 @@ def server() -> ForkServerContext:
 def preloaded() -> list[str]:
     """Modules of the package that the server imports; a name that is none it would pass over in silence."""
     return [f"histo_monai.{name}" for name in _MODULES]
+
+
+def fork_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stages start their ranks out of the server: what ranks compute does not depend on how they start."""
+    server()
+    monkeypatch.setitem(run_in_ranks.__kwdefaults__, "start", "forkserver")
 
 
 def in_two_ranks(work: Callable[..., None], *arguments: Any, device: torch.device = _CPU) -> None:

@@ -24,6 +24,7 @@ from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.transforms.views import PretrainAugmentation
 from tests.hostile.project import tissue, write_slide
+from tests.ranks import server
 from tests.wsi.inference.test_features import encoder_file as encoder_file  # a fixture
 
 POLICIES = {
@@ -69,13 +70,13 @@ class _Squares(torch.utils.data.Dataset[torch.Tensor]):
 
 
 @pytest.mark.slow
-def test_spawned_workers_read_a_slide_that_was_opened_here(tmp_path: Path) -> None:
+def test_workers_read_a_slide_that_was_opened_here_and_pickled(tmp_path: Path) -> None:
     write_slide(tmp_path / "a.tif", 0, None)
     with open_slide(str(tmp_path / "a.tif"), mpp=0.5) as slide:
         squares = _Squares(slide)
         here = torch.stack([squares[i] for i in range(4)])
         loader = torch.utils.data.DataLoader(
-            squares, batch_size=2, num_workers=2, multiprocessing_context="spawn"
+            squares, batch_size=2, num_workers=2, multiprocessing_context=server()
         )
         assert torch.equal(torch.cat(list(loader)), here)
         with pickle.loads(pickle.dumps(slide)) as again:

@@ -30,26 +30,26 @@ def test_labels_outside_the_budget_change_no_byte_of_a_prediction(
     """All others are garbage in a second archive: those of unlabeled training patches, and of the test patients."""
     task = TASKS[name]
     patches = read_patches(real, task)
-    for budget in (15, 30):
-        labeled = split_rows(task, patches, 1, 2, budget).labeled
-        labels, scores = (truth[0] + 1) % 3, 1 - truth[1]
-        labels[labeled], scores[labeled] = truth[0][labeled], truth[1][labeled]
-        poisoned = archive(tmp_path / f"poisoned-{budget}", labels, scores)
-        benches = [bench_of(real, tmp_path / "cache"), bench_of(poisoned, tmp_path / f"cache-{budget}")]
-        for model in benches[0].models:
-            job = Job(name, model, budget, 2, 1)
-            if not benches[0].models[model].is_for(task):
-                continue
-            for bench in benches:
-                bench.train(job)
-            clean, dirty = (bench.read(job) for bench in benches)
-            assert clean is not None
-            assert dirty is not None
-            assert clean.predictions.tobytes() == dirty.predictions.tobytes(), model
-            assert clean.num_labels == dirty.num_labels == budget
-        of_networks = [visible(bench.problem(Job(name, "majority", budget, 2, 1))) for bench in benches]
-        columns = [column for column in of_networks[0] if column != "path"]
-        pd.testing.assert_frame_equal(of_networks[0][columns], of_networks[1][columns])
+    budget = 15
+    labeled = split_rows(task, patches, 1, 2, budget).labeled
+    labels, scores = (truth[0] + 1) % 3, 1 - truth[1]
+    labels[labeled], scores[labeled] = truth[0][labeled], truth[1][labeled]
+    poisoned = archive(tmp_path / f"poisoned-{budget}", labels, scores)
+    benches = [bench_of(real, tmp_path / "cache"), bench_of(poisoned, tmp_path / f"cache-{budget}")]
+    for model in benches[0].models:
+        job = Job(name, model, budget, 2, 1)
+        if not benches[0].models[model].is_for(task):
+            continue
+        for bench in benches:
+            bench.train(job)
+        clean, dirty = (bench.read(job) for bench in benches)
+        assert clean is not None
+        assert dirty is not None
+        assert clean.predictions.tobytes() == dirty.predictions.tobytes(), model
+        assert clean.num_labels == dirty.num_labels == budget
+    of_networks = [visible(bench.problem(Job(name, "majority", budget, 2, 1))) for bench in benches]
+    columns = [column for column in of_networks[0] if column != "path"]
+    pd.testing.assert_frame_equal(of_networks[0][columns], of_networks[1][columns])
 
 
 def test_networks_are_given_the_labels_of_the_budget_and_no_others(tmp_path: Path, real: Path) -> None:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from histo_monai import __version__
+from histo_monai.pipeline.arguments import STAGES
 from histo_monai.pipeline.commands import init
 from histo_monai.pipeline.params import load_params
 from histo_monai.pipeline.project.files import FILES
@@ -23,6 +25,7 @@ from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder
 from tests.hostile import project
 from tests.pipeline.conftest import Shell, copy_tracked
+from tests.pipeline.warm import warm
 
 pytestmark = pytest.mark.slow
 VENDORED = "histo_monai/reports/site/vendored"
@@ -52,9 +55,13 @@ class Installed:
         pip = [sys.executable, "-m", "pip", "--python", self.bin / "python"]
         subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
         self.package = site / "histo_monai"
+        self.stages = folder / "warm"
+        self.stages.mkdir()
         who = {f"GIT_{role}_NAME": "test" for role in ("AUTHOR", "COMMITTER")}
         where = {f"GIT_{role}_EMAIL": "test@example.org" for role in ("AUTHOR", "COMMITTER")}
-        path = os.pathsep.join(map(str, (self.bin, Path(sys.executable).parent, os.environ["PATH"])))
+        path = os.pathsep.join(
+            map(str, (self.stages, self.bin, Path(sys.executable).parent, os.environ["PATH"]))
+        )
         self.environment = os.environ | who | where | {"PATH": path, "HISTO_MONAI_DEVICE": "cpu"}
         self.environment.pop("PYTHONPATH", None)
 
@@ -67,8 +74,15 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, module_folder: NewFolder) -> Installed:
-    return Installed(module_folder("environment"), wheel)
+def installed(wheel: Path, module_folder: NewFolder) -> Iterator[Installed]:
+    """Its stages are forks of a process that has imported the package from the wheel."""
+    environment = Installed(module_folder("environment"), wheel)
+    modules = [f"histo_monai.pipeline.stages.{name}" for name in STAGES]
+    python = environment.bin / "python"
+    with warm(
+        "python", "histo_monai", modules, environment.stages, ["-m", "histo_monai"], python=python, path=None
+    ):
+        yield environment
 
 
 @pytest.fixture(scope="module")

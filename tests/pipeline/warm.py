@@ -39,10 +39,19 @@ with socket.socket(socket.AF_UNIX) as line:
 sys.exit(status[0] if status else 137)
 """
 
+_CHECKOUT = Path(__file__).parents[2]
+
 
 @contextlib.contextmanager
 def warm(
-    command: str, module: str, imports: Sequence[str], folder: Path, prefix: Sequence[str] = ()
+    command: str,
+    module: str,
+    imports: Sequence[str],
+    folder: Path,
+    prefix: Sequence[str] = (),
+    *,
+    python: Path | str = sys.executable,
+    path: Path | None = _CHECKOUT,
 ) -> Iterator[None]:
     """While it lasts, `folder`/`command` runs `module` in a fork of a process that has imported `imports`.
 
@@ -52,15 +61,16 @@ def warm(
         imports: Modules that are imported once.
         folder: Where the file goes: put it first on PATH.
         prefix: Arguments that a call begins with to be answered so; any other call goes to Python itself.
+        python: The Python that imports and answers.
+        path: Where it finds modules beside those of its environment.
     """
     address = folder / f"{command}.socket"
-    text = _COMMAND.format(
-        python=sys.executable, prefix=list(prefix), length=len(prefix), address=str(address)
-    )
+    text = _COMMAND.format(python=str(python), prefix=list(prefix), length=len(prefix), address=str(address))
     (folder / command).write_text(text)
     (folder / command).chmod(0o755)
-    server = [sys.executable, "-m", "tests.pipeline.warm", str(address), module, *imports]
-    with subprocess.Popen(server, cwd=Path(__file__).parents[2]) as process:
+    server = [python, __file__, str(address), module, *imports]
+    environment = os.environ | {"PYTHONPATH": str(path or "")}
+    with subprocess.Popen(server, cwd=folder, env=environment) as process:
         try:
             while not address.exists():
                 if process.poll() is not None:

@@ -91,8 +91,9 @@ def _double_rsp(**changes: Any) -> RSP:
 
 def _pretrain(pretext: RSP, **changes: Any) -> PretrainResult:
     rank, world = idist.get_rank(), idist.get_world_size()
-    training, validation = Stripes(40, 1), Stripes(12, 2)
-    batches = EpochBatches(40, min(40, pretext.batch_size), seed=0, rank=rank, world_size=world)
+    num = changes.pop("num", 40)
+    training, validation = Stripes(num, 1), Stripes(12, 2)
+    batches = EpochBatches(num, min(num, pretext.batch_size), seed=0, rank=rank, world_size=world)
     workers, device = changes.pop("workers", 0), changes.pop("device", torch.device("cpu"))
     return pretrain(
         pretext,
@@ -189,9 +190,9 @@ def test_a_training_goes_from_the_cpu_to_a_device_and_back(
     there = (torch.device("cpu"), device, torch.device("cpu"))
     for epochs, place in enumerate(there, start=1):
         moved = _double_rsp(epochs=epochs)
-        curves = _pretrain(moved, device=place, resume=tmp_path / "state.pt").curves
+        curves = _pretrain(moved, num=16, device=place, resume=tmp_path / "state.pt").curves
     stayed = _double_rsp(epochs=3)
-    expected = _pretrain(stayed).curves
+    expected = _pretrain(stayed, num=16).curves
     assert [row["epoch"] for row in curves] == [1, 2, 3]
     for row, want in zip(curves, expected, strict=True):
         assert row == pytest.approx(want, rel=1e-5)
@@ -225,7 +226,7 @@ def test_a_loss_that_is_not_finite_stops_with_one_line() -> None:
 def _one_of_two(device: torch.device, folder: str) -> None:
     torch.set_num_threads(1)
     rsp = _double_rsp()
-    result = _pretrain(rsp, device=device)
+    result = _pretrain(rsp, num=16, device=device)
     if idist.get_rank() == 0:
         torch.save((result.curves, rsp.network.state_dict()), f"{folder}/two.pt")
 
@@ -236,7 +237,7 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path, device: torch.devi
     in_two_ranks(_one_of_two, str(tmp_path), device=device)
     curves, state = torch.load(tmp_path / "two.pt", weights_only=True, map_location="cpu")
     alone = _double_rsp()
-    expected = _pretrain(alone).curves
+    expected = _pretrain(alone, num=16).curves
     for row, want in zip(curves, expected, strict=True):
         assert row == pytest.approx(want, rel=1e-6)
     torch.testing.assert_close(

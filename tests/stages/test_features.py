@@ -38,6 +38,7 @@ from tests.hostile.project import (
     write_own_project,
     write_slide,
 )
+from tests.ranks import fork_ranks
 
 CALL = ("features", "--method", "random")
 FOLDER = Path("data/features/random-0")
@@ -125,6 +126,7 @@ def test_another_encoder_makes_all_anew_and_its_features_are_refused_for_the_fir
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
 def test_four_processes_leave_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_ranks(monkeypatch)
     before = _removed()
     monkeypatch.setenv("HISTO_MONAI_RANKS", "4")
     assert main(CALL) == 0

@@ -14,6 +14,7 @@ from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.paths import Run
 from tests.hostile.project import write_own_project
+from tests.ranks import fork_ranks
 
 RUN = ("--method", "random", "--seed", "0")
 
@@ -37,6 +38,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_folds_of_two_processes_are_those_of_one(
     run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    fork_ranks(monkeypatch)
     for ranks, folder in ((1, Path("alone")), (2, Path("both"))):
         monkeypatch.setenv("HISTO_MONAI_RANKS", str(ranks))
         for stage in STAGES:

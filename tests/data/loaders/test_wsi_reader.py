@@ -19,6 +19,7 @@ from monai.transforms import LoadImage, LoadImaged
 from histo_monai.data.loaders.wsi_reader import SlideReader
 from histo_monai.slides import Box, Slide, open_slide, reader
 from tests.hostile.project import write_slide
+from tests.ranks import server
 
 REAL = {
     "stomach-metaplasia.tif": None,
@@ -298,8 +299,10 @@ def test_load_image_reads_a_slide_and_its_errors_stop(small: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_workers_read_what_is_read_here(small: Path, context: str) -> None:
+@pytest.mark.parametrize("start", ["fork", "pickled"])
+def test_workers_read_what_is_read_here(small: Path, start: str) -> None:
+    """Pickled as for spawned workers, into processes that have imported what they need already."""
+    context = server() if start == "pickled" else start
     dataset = SlidingPatchWSIDataset([{"image": str(small)}], patch_size=64, reader=SlideReader(mpps=[1.0]))
     here = torch.stack([dataset[index]["image"].as_tensor() for index in range(len(dataset))])
     loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context=context)

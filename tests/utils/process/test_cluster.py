@@ -43,6 +43,7 @@ class Cluster:
         self._folder, self._root = folder, root
         self._file = folder / "scheduler.json"
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._workers: list[subprocess.Popen[bytes]] = []
         self.address = ""
 
     def start(self) -> None:
@@ -79,6 +80,19 @@ class Cluster:
         self._processes.append(process)
         return process
 
+    def with_workers(self, num: int) -> str:
+        """Its address, once it has so many workers of one thread: those left by other tests, and new ones."""
+        from distributed import Client
+
+        self._workers = [worker for worker in self._workers if worker.poll() is None]
+        while len(self._workers) > num:
+            self.end_worker(self._workers[-1])
+        while len(self._workers) < num:
+            self.add_worker()
+        with Client(self.address, set_as_default=False) as client:
+            until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == num)
+        return self.address
+
     def add_worker(self, threads: int = 1) -> subprocess.Popen[bytes]:
         """Started, and known to the scheduler."""
         from distributed import Client
@@ -86,10 +100,17 @@ class Cluster:
         process = self._start(
             "worker", "--scheduler-file", str(self._file), "--nthreads", str(threads), "--no-nanny"
         )
+        self._workers.append(process)
         with Client(self.address, set_as_default=False) as client:
             pids = lambda: client.run(os.getpid).values()  # noqa: E731  # asked again and again
             until(lambda: process.pid in pids())
         return process
+
+    def end_worker(self, process: subprocess.Popen[bytes]) -> None:
+        """A worker."""
+        process.kill()
+        process.wait()
+        self._workers.remove(process)
 
     def end(self) -> None:
         """All processes."""
@@ -106,22 +127,14 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def make_cluster(tmp_path: Path, root: Path) -> Iterator[Callable[[int], Cluster]]:
-    """A function that starts a cluster of so many workers."""
-    made: list[Cluster] = []
-
-    def make(num_workers: int) -> Cluster:
-        folder = tmp_path / f"cluster-{len(made)}"
-        folder.mkdir()
-        made.append(Cluster(folder, root))  # ended whatever happens while it starts
-        made[-1].start()
-        for _ in range(num_workers):
-            made[-1].add_worker()
-        return made[-1]
-
-    yield make
-    for one in made:
+@pytest.fixture(scope="module")
+def made(module_folder: NewFolder, root: Path) -> Iterator[Cluster]:
+    """A cluster without workers: a process imports for seconds, so tests leave theirs to the next."""
+    one = Cluster(module_folder("cluster"), root)
+    try:
+        one.start()
+        yield one
+    finally:
         one.end()
 
 
@@ -131,16 +144,17 @@ def square(number: int, offset: int) -> tuple[int, int, str]:
 
 
 def test_results_come_in_order_from_workers_in_the_folder_of_the_project(
-    make_cluster: Callable[[int], Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, module_folder: NewFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(VARIABLE, make_cluster(2).address)
+    project = module_folder("project")  # workers stay in it
+    monkeypatch.chdir(project)
+    monkeypatch.setenv(VARIABLE, made.with_workers(2))
     results = list(
         map_over_processes(square, range(40), range(100, 140), processes=1, title="squares", unit="number")
     )
     assert [value for value, _, _ in results] == [number**2 + 100 + number for number in range(40)]
     assert os.getpid() not in {pid for _, pid, _ in results}
-    assert {folder for _, _, folder in results} == {str(tmp_path)}
+    assert {folder for _, _, folder in results} == {str(project)}
 
 
 def wait_once(number: int, folder: Path) -> int:
@@ -151,13 +165,11 @@ def wait_once(number: int, folder: Path) -> int:
     return number * number
 
 
-def test_a_worker_that_is_killed_is_made_up_for(
-    make_cluster: Callable[[int], Cluster], tmp_path: Path
-) -> None:
+def test_a_worker_that_is_killed_is_made_up_for(made: Cluster, tmp_path: Path) -> None:
     folder = tmp_path / "marks"
     folder.mkdir()
     results: list[int] = []
-    address = make_cluster(2).address
+    address = made.with_workers(2)
 
     def collect() -> None:
         results.extend(map_over_cluster(wait_once, [range(12), [folder] * 12], address))
@@ -177,10 +189,10 @@ def always_ends(number: int) -> int:
     os._exit(number)
 
 
-def test_a_call_that_ends_worker_after_worker_is_a_sentence(make_cluster: Callable[[int], Cluster]) -> None:
-    made = make_cluster(5)
+def test_a_call_that_ends_worker_after_worker_is_a_sentence(made: Cluster) -> None:
+    address = made.with_workers(4)
     with pytest.raises(InputError, match="4 workers ended during one call"):
-        list(map_over_cluster(always_ends, [[1]], made.address))
+        list(map_over_cluster(always_ends, [[1]], address))
 
 
 def damaged(path: Path) -> None:
@@ -188,16 +200,16 @@ def damaged(path: Path) -> None:
     raise SlideError(path, "the tile in row 1 is damaged")
 
 
-def test_what_is_wrong_with_a_slide_is_said_as_on_one_machine(make_cluster: Callable[[int], Cluster]) -> None:
+def test_what_is_wrong_with_a_slide_is_said_as_on_one_machine(made: Cluster) -> None:
     with pytest.raises(SlideError, match=r"^slide a\.svs: the tile in row 1 is damaged$") as raised:
-        list(map_over_cluster(damaged, [[Path("a.svs")]], make_cluster(1).address))
+        list(map_over_cluster(damaged, [[Path("a.svs")]], made.with_workers(1)))
     assert raised.value.path == Path("a.svs")
 
 
 def test_workers_that_would_give_other_results_are_refused(
-    make_cluster: Callable[[int], Cluster], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    made: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    made = make_cluster(0)
+    made.with_workers(0)
     with pytest.raises(
         InputError, match=r"the scheduler has no workers\. Fix: start some with `dask worker --nthreads 1`"
     ):
@@ -215,9 +227,10 @@ def test_workers_that_would_give_other_results_are_refused(
     with pytest.raises(InputError, match=r"does not see .*. Fix: put the project on a disk"):
         list(map_over_cluster(abs, [[1]], made.address))
     monkeypatch.undo()
-    made.add_worker(threads=2)
+    with_two = made.add_worker(threads=2)
     with pytest.raises(InputError, match=r"has 2 threads\. Fix: start it with --nthreads 1"):
         list(map_over_cluster(abs, [[1]], made.address))
+    made.end_worker(with_two)
 
 
 def test_a_scheduler_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +253,7 @@ duodenum,{0}/duodenum-adenoma.tif,d,train
 
 
 def test_an_index_and_maps_of_real_slides_have_the_same_bytes(
-    make_cluster: Callable[[int], Cluster],
+    made: Cluster,
     root: Path,
     real_slides: Path,
     module_folder: NewFolder,
@@ -266,7 +279,7 @@ def test_an_index_and_maps_of_real_slides_have_the_same_bytes(
         (project / "params.yaml").write_text(yaml.safe_dump(params))
         monkeypatch.chdir(project)
         if where == "cluster":
-            monkeypatch.setenv(VARIABLE, make_cluster(2).address)
+            monkeypatch.setenv(VARIABLE, made.with_workers(2))
         assert main(["index"]) == 0
         about = model.encoder.description(architecture="", head="linear", patch_px=64, mpps=[4.0])
         about |= dict.fromkeys(("method", "source", "corpus"), "")

@@ -22,6 +22,7 @@ from histo_monai.wsi.inference.slides import over_slides
 from histo_monai.wsi.inference.statistics import write_adapted
 from histo_monai.wsi.inference.stream import SlidePatches
 from tests.hostile.project import slide_pixels, write_slide
+from tests.ranks import fork_ranks
 
 CPU = torch.device("cpu")
 PLAN = MapPlan(patch_px=32, mpp=1.0, stride_um=32.0, tissue_mpp=8.0, min_tissue_fraction=0.5, batch_size=50)
@@ -103,8 +104,9 @@ def test_without_tissue_the_statistics_stay(
 
 
 def test_one_process_or_two_leave_the_same_files_and_look_once(
-    tmp_path: Path, encoder_file: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, encoder_file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fork_ranks(monkeypatch)
     for number in range(3):
         write_slide(tmp_path / f"{number}.tif", number)
     jobs = [SlideJob(str(i), tmp_path / f"{i}.tif", None, {"encoder": encoder_file}) for i in range(3)]

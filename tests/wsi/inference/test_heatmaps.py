@@ -35,7 +35,7 @@ from histo_monai.wsi.inference.models import MapPlan, PatchModels, load_models, 
 from histo_monai.wsi.inference.slides import shares
 from tests.devices import ComputeIn
 from tests.folders import NewFolder
-from tests.ranks import server
+from tests.ranks import fork_ranks, server
 
 CPU = torch.device("cpu")
 PINK = (210, 130, 180)
@@ -221,7 +221,10 @@ def test_models_are_loaded_once_for_many_slides(
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_same_bytes_as_one(jobs: list[SlideJob], tmp_path: Path) -> None:
+def test_two_processes_write_the_same_bytes_as_one(
+    jobs: list[SlideJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork_ranks(monkeypatch)
     alone = _run(jobs, tmp_path / "alone")
     assert len(alone) == 8
     assert _run(jobs, tmp_path / "two", ranks=2) == alone
