@@ -30,11 +30,15 @@ _HEADS = {
     "semisupervised_methods": "[supervised]",
     "slide_level.pretraining_methods": "[pretrained]",
     "slide_level.semisupervised_methods": "[supervised]",
+    "encoder.side": "128",
     "finetune.mode": "head",
     "features.batchnorm_patches": "0",
 }
 """Params of the first result on own data: heads on frozen features, all labels."""
-TRAIN = "dvc exp run -S finetune.mode=all"
+TRAIN = (
+    "dvc exp run -S finetune.mode=all -S 'semisupervised_methods=[adabn]' "
+    "-S 'slide_level.semisupervised_methods=[adabn]'"
+)
 """Command that trains networks after the first result."""
 
 
@@ -171,4 +175,11 @@ def _next_steps(target: Path, dataset: str | None, in_repository: bool) -> str:
         steps.append(f"    # put your data into data/raw/{dataset}/")
         steps.append("    dvc repro check     # check the input, then open data/check/index.html")
     steps.append("    dvc repro           # run all stages, then open data/report/index.html")
+    if dataset == "own":
+        steps += [
+            "",
+            "The first result is a head on frozen features. To train networks after it:",
+            "",
+            f"    {TRAIN}",
+        ]
     return "\n".join(steps)
