@@ -36,6 +36,7 @@ SMALL = (
     *(f"aggregate.{name}" for name in ("C", "gamma", "num_folds", "num_permutations")),
 )
 CLASSES = ("tumor", "normal")
+SPLITS = ("train", "train", "train", "validation", "test", "test")
 MODEL = Path("data/models/pretrained-0-0/finetuned/model.safetensors")
 
 
@@ -84,7 +85,7 @@ def _slides_and_outlines() -> None:
     rows = ["slide_id,path,patient_id,split"]
     for i in range(6):
         write_slide(OWN / f"s{i}.tif", seed=i)
-        rows.append(f"s{i},s{i}.tif,P{i},{'test' if i > 3 else 'train'}")
+        rows.append(f"s{i},s{i}.tif,P{i},{SPLITS[i]}")
         features = [_square(label, 100 + 130 * place) for place, label in enumerate(CLASSES)]
         write_text(
             OWN / f"annotations/s{i}.geojson", json.dumps({"type": "FeatureCollection", "features": features})
@@ -130,8 +131,10 @@ def test_every_kind_of_labels_runs_to_the_report(
         monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
     write()
     tree = yaml.safe_load(Path("params.yaml").read_text())
-    changes = {name: PARAMS[name] for name in SMALL}
-    for name, value in {**changes, "encoder.side": 32, "labels.own.unlabeled": 8}.items():
+    changes = {name: PARAMS[name] for name in SMALL} | {"encoder.side": 32, "heatmap.own.stride_um": 64.0}
+    if write is _slides_and_outlines:
+        changes["labels.own.unlabeled"] = 8
+    for name, value in changes.items():
         set_dotted(tree, name, value)
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     for call in CALLS:
