@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -65,13 +66,13 @@ def main() -> None:
 
 def run(place: Path, title: str, command: str) -> None:
     """One command in a project, and how long it took."""
-    began = time.perf_counter()
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with (place / "log").open("ab") as log:
         done = subprocess.run(command, shell=True, cwd=place, stdout=log, stderr=log)
-    print(
-        f"{title}: {'ended' if done.returncode == 0 else 'FAILED'} after {time.perf_counter() - began:.0f} s",
-        flush=True,
-    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    end = "ended" if done.returncode == 0 else "FAILED"
+    print(f"{title}: {end} after {time.perf_counter() - began:.0f} s, {used:.0f} s of processor", flush=True)
 
 
 def write_start(place: Path, start: str) -> None:

@@ -28,13 +28,13 @@ from histo_monai.pipeline.cli import main as histo_monai
 from histo_monai.pipeline.commands import init
 
 ENCODERS = ("resnet50", "efficientnet-lite0", "uni2-h")
-USED = {"stomach": "train", "head-and-neck": "train", "duodenum": "train", "skin": "test"}
+USED = {"stomach": "train", "head-and-neck": "train", "duodenum": "validation", "skin": "test"}
 """Slides and their splits."""
 SMALLEST = REAL / "cmu-1-small-region.svs"
 RUN = ("--method", "pretrained", "--seed", "0")
 OF_RUN = ("finetune", "consistency", "evaluate")
 MODEL = "data/models/pretrained-0-0/finetuned/model.safetensors"
-NUM_PER_CLASS = 4
+NUM_PER_CLASS = 3
 TWO_STEPS = {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4, "batchnorm_patches": 0}
 
 
@@ -43,23 +43,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
+    parser.add_argument("--side", type=int, default=224, help="input side of the encoders, px")
     arguments = parser.parse_args()
     for name in arguments.encoders:
-        child = multiprocessing.get_context("spawn").Process(target=run, args=(arguments.folder / name, name))
+        values = (arguments.folder / name, name, arguments.side)
+        child = multiprocessing.get_context("spawn").Process(target=run, args=values)
         child.start()
         child.join()
         if child.exitcode != 0:
             raise SystemExit(f"{name}: exit status {child.exitcode}")
 
 
-def run(place: Path, name: str) -> None:
+def run(place: Path, name: str, side_px: int) -> None:
     """All steps of one encoder."""
     timed = _Timed(name)
-    if not place.exists():
+    if not (place / "params.yaml").exists():
         timed("init", "init", str(place), "--dataset", "own")
     os.chdir(place)
     write_data()
-    write_params(name)
+    write_params(name, side_px)
     for stage in ("index", "check", "pretrain", "features"):
         timed(stage, stage, *(RUN[:2] if stage in ("pretrain", "features") else ()))
     for stage in OF_RUN:
@@ -110,11 +112,12 @@ def write_data() -> None:
     fields[["slide_id", "y", "x", "mpp", "label"]].to_csv(own / "patches.csv", index=False)
 
 
-def write_params(name: str) -> None:
+def write_params(name: str, side_px: int) -> None:
     """Few patches, two steps of training, and the encoder's weights."""
     change(
         {
             "patch_px": 128,
+            "encoder.side": side_px,
             "corpora.own": {"mpps": [2.0, 4.0, 8.0], "num_train": 3, "num_validation": 1},
             "labels.own.unlabeled": 8,
             "evaluate.batch_size": 8,
