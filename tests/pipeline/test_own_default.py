@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 import yaml
 from dvc.utils.hydra import apply_overrides
+from safetensors.torch import load_file
 
 from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoders.packaged import NAME, package_file
@@ -150,12 +152,21 @@ def test_every_kind_of_labels_runs_to_the_report(
     }
     assert "Apache-2.0" in page
     assert Path("data/heatmaps/pretrained-0-supervised-0/scores/s5.csv").exists() == (write is not _images)
+    if write is _images:
+        _train_networks()
 
 
-def test_the_command_that_trains_networks_is_one_that_params_allow(new_project: Path, tmp_path: Path) -> None:
-    path = tmp_path / "params.yaml"
-    shutil.copy(new_project / "params.yaml", path)
-    apply_overrides(path, shlex.split(init.TRAIN)[4::2])
-    params = load_params(path)
-    assert params.finetune.mode == "all"
+def _train_networks() -> None:
+    """The command that `init` prints, with two steps in place of all."""
+    apply_overrides(Path("params.yaml"), shlex.split(init.TRAIN)[4::2])
+    tree = yaml.safe_load(Path("params.yaml").read_text())
+    tree["finetune"]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batchnorm_patches": 8}
+    Path("params.yaml").write_text(yaml.safe_dump(tree))
+    params = load_params(Path("params.yaml"))
     assert params.slide_level.semisupervised_methods == params.semisupervised_methods
+    before = load_file(MODEL)
+    for stage in ("finetune", "consistency"):
+        assert main((stage, *RUN)) == 0
+    after = load_file(MODEL)
+    assert load_model(MODEL)[1]["head"] == "linear"
+    assert not torch.equal(after["encoder.trunk.conv_stem.weight"], before["encoder.trunk.conv_stem.weight"])
