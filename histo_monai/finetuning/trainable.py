@@ -78,6 +78,14 @@ def freeze(model: TaskModel, mode: Mode) -> None:
                 module.requires_grad_(True)
 
 
+def keep_statistics(model: TaskModel) -> None:
+    """Put batch-norms that do not train into evaluation mode: published statistics stay, in training too."""
+    for module in model.encoder.trunk.modules():
+        trains = any(part.requires_grad for part in module.parameters(recurse=False))
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not trains:
+            module.eval()
+
+
 def last_stage(trunk: nn.Module) -> list[nn.Module]:
     """The last stage or block of a trunk, and the layers after it."""
     parts: list[nn.Module] = []

@@ -176,8 +176,9 @@ def _start(
 def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode) -> Tuning:
     if mode == "head":
         raise ValueError("a head is not trained")
+    keeps = mode != "all" and not section.batchnorm_patches
     if not isinstance(section, FinetuneRecipe):
-        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode)
+        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode, keeps_statistics=keeps)
     return Tuning(
         section.backbone_lr_factor,
         section.unaugmented_fraction,
@@ -185,6 +186,7 @@ def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode) -> Tun
         section.ema_decay,
         section.interpolation_weights,
         mode,
+        keeps,
     )
 
 

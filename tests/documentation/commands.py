@@ -42,8 +42,7 @@ RUN_ELSEWHERE = {
     r"python3 -m venv .*|source (env|\.venv)/bin/activate|cd (myslides|demo|histo_monai)|pip install \./histo_monai": (
         "tests/pipeline/test_wheel.py::test_a_project_of_the_wheel_runs_to_the_report_without_the_source"
     ),
-    r"mkdir .*|cat > .*|cp ~/qupath.*|dvc exp run -S source=raw -S dataset=own -S pretraining_dataset=own( -S "
-    r"alpha=1)?( check)?": (
+    r"mkdir .*|cat > .*|cp ~/qupath.*": (
         "tests/pipeline/test_own_example.py::test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes"
     ),
     r"cp params/paper\.yaml params\.yaml": "tests/pipeline/test_paper.py::test_a_dry_run_goes_through_all_stages",

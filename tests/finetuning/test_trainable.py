@@ -66,6 +66,20 @@ def test_only_what_the_mode_names_changes(
     assert not torch.equal(after["head.linear.weight"], before["head.linear.weight"])
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_frozen_batchnorms_keep_their_statistics_where_asked(
+    wave_task: Callable[..., WaveTask], keeps: bool
+) -> None:
+    task = wave_task(16)
+    model = _model(RESNET, task)
+    before = {key: value.clone() for key, value in model.state_dict().items() if "running_" in key}
+    _finetune(model, task, epochs=1, tuning=Tuning(ema_decay=0.9, mode="last", keeps_statistics=keeps))
+    after = model.state_dict()
+    for key, value in before.items():
+        is_trained = ".layer4." in key
+        assert torch.equal(after[key], value) == (keeps and not is_trained), key
+
+
 def test_adapters_change_weights_by_few_ranks(wave_task: Callable[..., WaveTask]) -> None:
     task = wave_task(16)
     model = _model(VIT, task)

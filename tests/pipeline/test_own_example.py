@@ -14,8 +14,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from histo_monai.pipeline.cli import main
 from histo_monai.slides import open_slide, tissue_mask
-from tests.pipeline.conftest import Shell, copy_tracked
+from tests.pipeline.conftest import Shell
+from tests.pipeline.test_own_default import CALLS
 
 FILES = {
     "stomach.tif": "stomach-metaplasia.tif",
@@ -24,6 +26,7 @@ FILES = {
 }
 OUTLINED = {"stomach": ("stomach.tif", None), "skin": ("skin.svs", None), "node": ("lymph-node.tif", 0.25)}
 CLASSES = ("dense", "pale")
+AFTER_CHECK = CALLS[2:]
 
 
 def _example(root: Path) -> str:
@@ -65,42 +68,53 @@ def _outlines(path: Path, mpp: float | None) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
-    root: Path, real_slides: Path, shell: Shell, tmp_path: Path
+    root: Path, real_slides: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clone, slides, home = (tmp_path / name for name in ("clone", "slides", "home"))
-    for folder in (clone, slides, home / "qupath"):
+    """The page's commands up to `dvc repro check`; the stages that `dvc repro` would run, in this process."""
+    slides, home = (tmp_path / name for name in ("slides", "home"))
+    for folder in (slides, home / "qupath"):
         folder.mkdir(parents=True)
-    copy_tracked(root, clone, shell)
     for name, file in FILES.items():
         shutil.copy(real_slides / file, slides / name)
     for name, (file, mpp) in OUTLINED.items():
         (home / f"qupath/{name}.geojson").write_text(json.dumps(_outlines(slides / file, mpp)))
-    params = yaml.safe_load((clone / "params.yaml").read_text())
-    assert params["pretraining_methods"] == ["rsp_moco"]
-    params["semisupervised_methods"] = ["spatial_neighbors"]
-    params["corpora"]["own"] |= {"num_train": 48, "num_validation": 12}
-    params["pretrain"]["rsp_moco"] |= {"epochs": 1, "queue_size": 32}
-    params["heatmap"]["own"]["stride_um"] = 128.0  # a quarter of the cells
-    for stage in ("finetune", "consistency"):
-        params[stage]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
-    params["consistency"]["methods"]["spatial_neighbors"]["epochs"] = 1
-    (clone / "params.yaml").write_text(yaml.safe_dump(params))
-    shell("git init -q && git add -A && git commit -qm start", clone)
     script = _example(root).replace("/slides/", f"{slides}/").replace("~/", f"{home}/")
-    shell(f"set -e\n{script}", clone)
-    assert "Ready to train" in (clone / "data/check/index.html").read_text()
-    patches = pd.read_csv(clone / "data/index/patches.csv")
+    first, change_folder, rest = script.partition("cd myslides\n")
+    rest, last, _ = rest.partition("dvc repro  ")
+    assert "init myslides --dataset own" in first
+    assert change_folder
+    assert last
+    shell(f"set -e\n{first}".replace("histo-monai ", "python -m histo_monai "), tmp_path)
+    project = tmp_path / "myslides"
+    monkeypatch.chdir(project)
+    _make_cheaper(project / "params.yaml")
+    shell(f"set -e\n{rest}", project)
+    assert "Ready to train" in Path("data/check/index.html").read_text()
+    patches = pd.read_csv("data/index/patches.csv")
     assert set(patches["label"]) == set(CLASSES)
     assert patches.groupby("slide_id")["split"].unique().map(list).to_dict() == {
         **{"stomach": ["train"], "skin": ["train"], "node": ["test"]},
     }
-    maps = clone / "data/heatmaps/rsp_moco-0-spatial_neighbors-0"
+    monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
+    for call in AFTER_CHECK:
+        assert main(call) == 0, call
+    maps = Path("data/heatmaps/pretrained-0-supervised-0")
     for slide_id in OUTLINED:
         scores = pd.read_csv(maps / f"scores/{slide_id}.csv")
-        shares = scores[[f"student:{label}" for label in CLASSES]].to_numpy()
-        np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-4)
+        probabilities = scores[[f"student:{label}" for label in CLASSES]].to_numpy()
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-4)
         for label in CLASSES:
             assert (maps / f"student/{slide_id}.{label}.tif").is_file()
-    report = (clone / "data/comparison/report.md").read_text()
+    report = Path("data/comparison/report.md").read_text()
     assert "accuracy of the most frequent label" in report
     assert "alpha 1" in report.splitlines()[0]
+
+
+def _make_cheaper(path: Path) -> None:
+    """Fewer cells, patches and pixels than the page's project has."""
+    tree = yaml.safe_load(path.read_text())
+    tree["encoder"]["side"] = 32
+    tree["corpora"]["own"] |= {"num_train": 12, "num_validation": 4}
+    tree["labels"]["own"]["unlabeled"] = 24
+    tree["heatmap"]["own"]["stride_um"] = 256.0
+    path.write_text(yaml.safe_dump(tree))

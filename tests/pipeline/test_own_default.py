@@ -1,0 +1,172 @@
+"""A project of `init --dataset own`: ImageNet's encoder and a head on frozen features, from every kind of labels."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from dvc.utils.hydra import apply_overrides
+from safetensors.torch import load_file
+
+from histo_monai.models.checkpoint import load_model
+from histo_monai.models.encoders.packaged import NAME, package_file
+from histo_monai.models.encoders.published import PUBLISHED
+from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.commands import init
+from histo_monai.pipeline.params import load_params
+from histo_monai.utils.storage import file_sha256
+from tests.folders import NewFolder
+from tests.hostile.project import OWN, PARAMS, set_dotted, write_image, write_slide, write_text
+from tests.pipeline.conftest import Shell
+
+RUN = ("--method", "pretrained", "--seed", "0")
+CALLS = (
+    *(("index",), ("check",), ("pretrain", *RUN[:2]), ("features", *RUN[:2])),
+    *((stage, *RUN) for stage in ("finetune", "consistency", "evaluate", "heatmap", "aggregate", "mil")),
+    *(("compare",), ("report",)),
+)
+SMALL = (
+    *("patch_px", "corpora.own", "heatmap.detection", "cross_validation.num_folds", "compare.num_replicates"),
+    *(f"mil.{name}" for name in ("num_folds", "epochs")),
+    *(f"aggregate.{name}" for name in ("C", "gamma", "num_folds", "num_permutations")),
+)
+CLASSES = ("tumor", "normal")
+SPLITS = ("train", "train", "train", "validation", "test", "test")
+MODEL = Path("data/models/pretrained-0-0/finetuned/model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def new_project(module_folder: NewFolder) -> Path:
+    folder = module_folder("new") / "project"
+    init.run(str(folder), dataset="own")
+    return folder
+
+
+def test_its_encoder_is_the_published_file_and_its_params_fit_a_head(new_project: Path) -> None:
+    params = load_params(new_project / "params.yaml")
+    weights = new_project / str(params.encoder.weights)
+    assert weights.read_bytes() == package_file().read_bytes()
+    assert params.encoder.sha256 == file_sha256(weights) == PUBLISHED[NAME].sha256
+    assert (params.encoder.name, params.encoder.license) == (NAME, "Apache-2.0")
+    assert (params.finetune.mode, params.alpha) == ("head", 1.0)
+    assert params.slide_level.pretraining_methods == params.pretraining_methods == ("pretrained",)
+    assert params.slide_level.semisupervised_methods == params.semisupervised_methods
+
+
+def test_only_values_differ_from_the_committed_params(new_project: Path, root: Path) -> None:
+    ours, theirs = ((folder / "params.yaml").read_text().splitlines() for folder in (new_project, root))
+    assert len(ours) == len(theirs)
+    for line, before in zip(ours, theirs, strict=True):
+        assert line.split(":")[0] == before.split(":")[0]
+        assert line.partition("#")[2] == before.partition("#")[2]
+
+
+def test_a_clone_pulls_the_weights(new_project: Path, shell: Shell, tmp_path: Path) -> None:
+    project, clone = tmp_path / "project", tmp_path / "clone"
+    shutil.copytree(new_project, project)
+    (pointer,) = (project / "data/weights").glob("*.dvc")
+    shell(f"dvc remote add -q -d storage {tmp_path / 'remote'}", project)
+    shell("dvc push -q && git commit -qam remote", project)
+    shell(
+        f"git clone -q {project} {clone} && cd {clone} && dvc pull -q {pointer.relative_to(project)}",
+        tmp_path,
+    )
+    name = pointer.relative_to(project).with_suffix("")
+    assert (clone / name).read_bytes() == (project / name).read_bytes()
+    assert shell("git status --porcelain", clone) == ""
+
+
+def _slides_and_outlines() -> None:
+    rows = ["slide_id,path,patient_id,split"]
+    for i in range(6):
+        write_slide(OWN / f"s{i}.tif", seed=i)
+        rows.append(f"s{i},s{i}.tif,P{i},{SPLITS[i]}")
+        features = [_square(label, 100 + 130 * place) for place, label in enumerate(CLASSES)]
+        write_text(
+            OWN / f"annotations/s{i}.geojson", json.dumps({"type": "FeatureCollection", "features": features})
+        )
+    write_text(OWN / "slides.csv", "\n".join(rows) + "\n")
+
+
+def _square(label: str, corner: int) -> dict[str, object]:
+    ring = [(corner + dx, corner + dy) for dx, dy in ((0, 0), (96, 0), (96, 96), (0, 96), (0, 0))]
+    return {
+        "type": "Feature",
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+        "properties": {"objectType": "annotation", "classification": {"name": label}},
+    }
+
+
+def _images() -> None:
+    rows = ["path,label,patient_id,split"]
+    for i in range(24):
+        write_image(OWN / f"{i}.png", i)
+        split = "test" if i // 2 % 6 > 3 else "train"
+        rows.append(f"{i}.png,{CLASSES[i % 2]},P{i // 2 % 6},{split}")
+    write_text(OWN / "patches.csv", "\n".join(rows) + "\n")
+
+
+def _slide_labels() -> None:
+    rows = ["slide_id,path,label,patient_id"]
+    for i in range(8):
+        write_slide(OWN / f"s{i}.tif", seed=i)
+        rows.append(f"s{i},s{i}.tif,{CLASSES[i % 2]},P{i}")
+    write_text(OWN / "slides.csv", "\n".join(rows) + "\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [_slides_and_outlines, _images, _slide_labels])
+def test_every_kind_of_labels_runs_to_the_report(
+    write: Callable[[], None], new_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(new_project, project, ignore=shutil.ignore_patterns(".git", "docs"))
+    monkeypatch.chdir(project)
+    for name, value in (("DEVICE", "cpu"), ("CPUS", "1"), ("WORKERS", "0"), ("RANKS", "1")):
+        monkeypatch.setenv(f"HISTO_MONAI_{name}", value)
+    write()
+    tree = yaml.safe_load(Path("params.yaml").read_text())
+    changes = {name: PARAMS[name] for name in SMALL} | {"encoder.side": 32, "heatmap.own.stride_um": 64.0}
+    if write is _slides_and_outlines:
+        changes["labels.own.unlabeled"] = 8
+    for name, value in changes.items():
+        set_dotted(tree, name, value)
+    Path("params.yaml").write_text(yaml.safe_dump(tree))
+    for call in CALLS:
+        assert main(call) == 0, call
+    page = Path("data/report/index.html").read_text()
+    if write is _slide_labels:
+        assert len(pd.read_csv("data/mil/pretrained-0-0/slides.csv")) == 8
+        return
+    description = load_model(MODEL)[1]
+    assert description["encoder"]["weights"]["license"] == "Apache-2.0"
+    assert {part["head"] for part in description["selection"]["parts"]} <= {
+        *("class_means", "logistic", "neighbors", "discriminant")
+    }
+    assert "Apache-2.0" in page
+    assert Path("data/heatmaps/pretrained-0-supervised-0/scores/s5.csv").exists() == (write is not _images)
+    if write is _images:
+        _train_networks()
+
+
+def _train_networks() -> None:
+    """The command that `init` prints, with two steps in place of all."""
+    apply_overrides(Path("params.yaml"), shlex.split(init.TRAIN)[4::2])
+    tree = yaml.safe_load(Path("params.yaml").read_text())
+    tree["finetune"]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batchnorm_patches": 8}
+    Path("params.yaml").write_text(yaml.safe_dump(tree))
+    params = load_params(Path("params.yaml"))
+    assert params.slide_level.semisupervised_methods == params.semisupervised_methods
+    before = load_file(MODEL)
+    for stage in ("finetune", "consistency"):
+        assert main((stage, *RUN)) == 0
+    after = load_file(MODEL)
+    assert load_model(MODEL)[1]["head"] == "linear"
+    assert not torch.equal(after["encoder.trunk.conv_stem.weight"], before["encoder.trunk.conv_stem.weight"])
