@@ -21,6 +21,7 @@ from histo_monai.pretraining.momentum import (
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import MoCoSettings, PretextSettings
 from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
+from histo_monai.training.schedule import parameter_groups
 from histo_monai.utils.randomness import Step, derive_seed
 
 Points = tuple[torch.Tensor, torch.Tensor]
@@ -60,6 +61,8 @@ class MoCo:
             raise ValueError("momentum contrast reads the finest resolution, got none")
         if not settings.temperature > 0:
             raise ValueError(f"the temperature is positive, got {settings.temperature}")
+        self._encoder_lr = settings.encoder_lr(has_weights=start.weights is not None)
+        self._lr = settings.lr
         encoder = start.build(patch_px).encoder
         self._network = MomentumContrast(encoder, settings.queue_size, settings.key_momentum)
         self.epochs = settings.epochs
@@ -72,7 +75,6 @@ class MoCo:
         self._validation_views = self._augment.randomize(NUM_VALIDATION_VIEWS, 1)
         self._sgd = partial(
             torch.optim.SGD,
-            lr=settings.lr,
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
             nesterov=True,
@@ -118,7 +120,8 @@ class MoCo:
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """SGD with Nesterov momentum, over the query network."""
-        return self._sgd([parameter for parameter in network.parameters() if parameter.requires_grad])
+        encoder = self.network.query.encoder
+        return self._sgd(parameter_groups(network, encoder, lr=self._lr, backbone_lr=self._encoder_lr))
 
     def after_step(self, outputs: Points, task: Task) -> None:
         """The key network follows; the keys of the step enter the queue."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from histo_monai.utils.settings.reader import ParamsError
+from histo_monai.utils.settings.recipe import warmup_cosine
 from histo_monai.utils.settings.rules import Count, Fraction, Positive, Range
 
 
@@ -43,22 +44,43 @@ class RandomSettings(PretextSettings):
 
 
 @dataclass(frozen=True)
-class NesterovSettings(PretextSettings):
-    """SGD with Nesterov momentum.
+class TrainedSettings(PretextSettings):
+    """Length and learning rates of a method that trains.
 
     Attributes:
         epochs: passes over the training samples.
         batch_size: samples per step, over all processes.
-        lr: constant learning rate of SGD.
-        momentum: Nesterov momentum.
-        weight_decay: L2.
+        lr: highest learning rate; with `encoder.weights`, of the layers that the method adds to the encoder.
+        lr_from_weights: highest learning rate of an encoder that starts from `encoder.weights`.
+        warmup: fraction of the steps with a linear rise of the rates, before a cosine decay; None: constant rates.
+        weight_decay: L2; decoupled from the gradient in AdamW.
     """
 
     epochs: Count
     batch_size: Annotated[int, Range(2)]
     lr: Positive
-    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
+    lr_from_weights: Positive
+    warmup: Fraction | None
     weight_decay: Annotated[float, Range(0.0)]
+
+    def encoder_lr(self, *, has_weights: bool) -> float:
+        """Highest learning rate of the encoder."""
+        return self.lr_from_weights if has_weights else self.lr
+
+    def rate(self, *, epoch: int, step: int, num_steps: int) -> float:
+        """Learning rate of a step, relative to the highest (`training.schedule.Rates`)."""
+        return warmup_cosine(self.warmup, step=step, num_steps=num_steps)
+
+
+@dataclass(frozen=True)
+class NesterovSettings(TrainedSettings):
+    """SGD with Nesterov momentum.
+
+    Attributes:
+        momentum: Nesterov momentum.
+    """
+
+    momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
 
 
 @dataclass(frozen=True)
@@ -129,22 +151,14 @@ class PretrainedSettings(RandomSettings):
 
 
 @dataclass(frozen=True)
-class VAESettings(PretextSettings):
-    """Adam, KL weight, and decoder size.
+class VAESettings(TrainedSettings):
+    """Adam (the paper names no optimizer), KL weight, and decoder size.
 
     Attributes:
-        epochs: passes over the training patches.
-        batch_size: patches per step, over all processes.
-        lr: constant learning rate of Adam; the paper names no optimizer.
-        weight_decay: L2.
         kl_weight: of the KL term; 1 is the evidence lower bound.
         decoder_width: channels of the decoder's last maps; the paper names none, BigGAN has 96.
     """
 
-    epochs: Count
-    batch_size: Annotated[int, Range(2)]
-    lr: Positive
-    weight_decay: Annotated[float, Range(0.0)]
     kl_weight: Annotated[float, Range(0.0)]
     decoder_width: Count
 
