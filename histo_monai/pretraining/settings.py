@@ -53,7 +53,6 @@ class TrainedSettings(PretextSettings):
         lr: highest learning rate; with `encoder.weights`, of the layers that the method adds to the encoder.
         lr_from_weights: highest learning rate of an encoder that starts from `encoder.weights`.
         warmup: fraction of the steps with a linear rise of the rates, before a cosine decay; None: constant rates.
-        weight_decay: L2; decoupled from the gradient in AdamW.
     """
 
     epochs: Count
@@ -61,7 +60,6 @@ class TrainedSettings(PretextSettings):
     lr: Positive
     lr_from_weights: Positive
     warmup: Fraction | None
-    weight_decay: Annotated[float, Range(0.0)]
 
     def encoder_lr(self, *, has_weights: bool) -> float:
         """Highest learning rate of the encoder."""
@@ -78,9 +76,11 @@ class NesterovSettings(TrainedSettings):
 
     Attributes:
         momentum: Nesterov momentum.
+        weight_decay: L2.
     """
 
     momentum: Annotated[float, Range(0.0, 0.999, exclusive_low=True)]
+    weight_decay: Annotated[float, Range(0.0)]
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,12 @@ class VAESettings(TrainedSettings):
     """Adam (the paper names no optimizer), KL weight, and decoder size.
 
     Attributes:
+        weight_decay: L2.
         kl_weight: of the KL term; 1 is the evidence lower bound.
         decoder_width: channels of the decoder's last maps; the paper names none, BigGAN has 96.
     """
 
+    weight_decay: Annotated[float, Range(0.0)]
     kl_weight: Annotated[float, Range(0.0)]
     decoder_width: Count
 
@@ -170,6 +172,44 @@ class MoCoSettings(ContrastSettings, NesterovSettings):
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
         """Refuse a queue that one epoch does not fill."""
         self.check_queue("moco", corpus, num_train)
+
+
+@dataclass(frozen=True)
+class DINOSettings(TrainedSettings):
+    """AdamW, views, and self-distillation.
+
+    Attributes:
+        weight_decay: decoupled from the gradient.
+        num_local: small crops of a patch for the student, beside two global views.
+        num_prototypes: outputs of the projection head.
+        teacher_momentum: weight of the old teacher at each step.
+        center_momentum: weight of the old center at each step.
+        student_temperature: divides the student's logits.
+        teacher_temperature: divides the teacher's centered logits; lower: sharper targets.
+        ignores_stains: true, as the views change colors.
+    """
+
+    ignores_stains: ClassVar[bool] = True
+
+    weight_decay: Annotated[float, Range(0.0)]
+    num_local: Annotated[int, Range(0, 16)]
+    num_prototypes: Annotated[int, Range(2, 2**20)]
+    teacher_momentum: Fraction
+    center_momentum: Fraction
+    student_temperature: Positive
+    teacher_temperature: Positive
+
+    def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
+        """Refuse targets that are not sharper than the student's outputs: they lead to equal outputs for all patches.
+
+        Raises:
+            ParamsError: `teacher_temperature` is not below `student_temperature`.
+        """
+        if self.teacher_temperature >= self.student_temperature:
+            raise ParamsError(
+                f"pretrain.dino.teacher_temperature: {self.teacher_temperature:g} is not below student_temperature, "
+                f"{self.student_temperature:g}. Fix: lower it, for example to {0.4 * self.student_temperature:g}."
+            )
 
 
 @dataclass(frozen=True)
