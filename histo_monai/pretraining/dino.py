@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -58,7 +59,7 @@ class PrototypeHead(nn.Module):
         super().__init__()
         widths = (num_features, HIDDEN, HIDDEN, BOTTLENECK)
         layers: list[nn.Module] = []
-        for width, following in zip(widths[:-1], widths[1:], strict=True):
+        for width, following in itertools.pairwise(widths):
             layers += [nn.Linear(width, following), nn.GELU()]
         self.mlp = nn.Sequential(*layers[:-1])
         for layer in self.mlp:

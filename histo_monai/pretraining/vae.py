@@ -111,9 +111,7 @@ class VAE:
         self.kl_weight = settings.kl_weight
         self._lr = settings.lr
         self._encoder_lr = settings.encoder_lr(has_weights=start.weights is not None)
-        self._adam = partial(
-            torch.optim.Adam, betas=(0.9, 0.999), weight_decay=settings.weight_decay
-        )
+        self._adam = partial(torch.optim.Adam, betas=(0.9, 0.999), weight_decay=settings.weight_decay)
         self._fixed_noise = _normal(generator(0, "validation noise"), NUM_FIXED_DRAWS)
         self._prior = _normal(generator(0, "samples of the prior"), NUM_SHOWN)
 

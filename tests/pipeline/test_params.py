@@ -697,7 +697,14 @@ def test_params_as_a_tree_are_those_of_the_file_in_its_order(root: Path, name: s
 def test_methods_that_are_not_in_use_need_no_section(tree: Any) -> None:
     sections = tree["pretrain"]
     del sections["vae"]
-    assert list(parse_params(tree).pretrain.methods) == ["random", "pretrained", "moco", "rsp", "rsp_moco", "dino"]
+    assert list(parse_params(tree).pretrain.methods) == [
+        "random",
+        "pretrained",
+        "moco",
+        "rsp",
+        "rsp_moco",
+        "dino",
+    ]
     del sections["rsp_moco"]
     with pytest.raises(ParamsError, match=r"^pretrain\.rsp_moco: missing key\. Fix: add this section$"):
         parse_params(tree)
