@@ -135,6 +135,7 @@ class SelfDistillation(nn.Module):
 class DINO:
     """Cross-entropy of a student's outputs against a momentum teacher's, over different views of a patch.
 
+    With `adjacent`, the second global view is of the adjacent patch, so features ignore what changes over one patch.
     Only the finest resolution is read: views of other resolutions would teach that µm/px is without meaning. Teacher
     momentum, teacher temperature and weight decay are constant. In Caron et al. they change over 100 epochs, the
     gradient is clipped, and the last layer rests in the first epoch. Local crops have the side of the patch, so that
@@ -197,8 +198,12 @@ class DINO:
         return self._task(patches, rows, [with_numbers(view, numbers) for view in self._validation_views])
 
     def _task(self, patches: torch.Tensor, rows: torch.Tensor, drawn: list[ViewParameters]) -> Task:
-        views = render(patches[:, :1], drawn, self.patch_px)
-        return Task((torch.cat(views, dim=1),), rows)
+        if not self._settings.adjacent:
+            return Task((torch.cat(render(patches[:, :1], drawn, self.patch_px), dim=1),), rows)
+        first, second, *local = drawn
+        own, *crops = render(patches[:, :1], [first, *local], self.patch_px)
+        (beside,) = render(patches[:, 1:2], [second], self.patch_px)
+        return Task((torch.cat([own, beside, *crops], dim=1),), rows)
 
     def measure(self, outputs: Outputs, task: Task) -> dict[str, torch.Tensor]:
         """Loss; and, in nats, whether outputs collapse, on the teacher's targets of the batch.

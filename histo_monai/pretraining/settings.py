@@ -23,6 +23,11 @@ class PretextSettings:
     needs_slides: ClassVar[bool] = True
     ignores_stains: ClassVar[bool] = False
 
+    @property
+    def offsets(self) -> tuple[tuple[float, float], ...]:
+        """Centers of a sample: (y, x) from its center, in sides of the finest patch."""
+        return ((0.0, 0.0),)
+
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
         """Refuse settings that contradict other params; called on reading, for methods in use.
 
@@ -180,6 +185,7 @@ class DINOSettings(TrainedSettings):
 
     Attributes:
         weight_decay: decoupled from the gradient.
+        adjacent: whether the second global view shows the patch to the right, not the same patch.
         num_local: small crops of a patch for the student, beside two global views.
         num_prototypes: outputs of the projection head.
         teacher_momentum: weight of the old teacher at each step.
@@ -192,12 +198,18 @@ class DINOSettings(TrainedSettings):
     ignores_stains: ClassVar[bool] = True
 
     weight_decay: Annotated[float, Range(0.0)]
+    adjacent: bool
     num_local: Annotated[int, Range(0, 16)]
     num_prototypes: Annotated[int, Range(2, 2**20)]
     teacher_momentum: Fraction
     center_momentum: Fraction
     student_temperature: Positive
     teacher_temperature: Positive
+
+    @property
+    def offsets(self) -> tuple[tuple[float, float], ...]:
+        """The sample's center, and the one to its right with `adjacent`."""
+        return ((0.0, 0.0), (0.0, 1.0)) if self.adjacent else super().offsets
 
     def check(self, *, corpus: str, num_train: int, weights: str | None) -> None:
         """Refuse targets that are not sharper than the student's outputs: they lead to equal outputs for all patches.

@@ -66,7 +66,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
     read = [*tables, *_weights_read(pretext, params), *PRETEXTS.own_files(method)]
     provenance = made_from(params, read, [slides]) if idist.get_rank() == 0 else {}
     load = partial(
-        _loader, slides, centers, pretext=pretext, seed=seed, params=params, environment=environment
+        _loader, method, slides, centers, pretext=pretext, seed=seed, params=params, environment=environment
     )
     stage = f"pretrain-{method}-{seed}"
     settings = params.pretrain.methods[method]
@@ -111,6 +111,7 @@ def _weights_read(pretext: Pretext, params: Params) -> list[Path]:
 
 
 def _loader(
+    method: str,
     slides: pd.DataFrame,
     centers: pd.DataFrame,
     split: str,
@@ -120,7 +121,11 @@ def _loader(
     environment: Environment,
 ) -> PatchLoader:
     dataset = ConcentricPatches(
-        slides, centers[centers["split"] == split], mpps=pretext.mpps, patch_px=params.patch_px
+        slides,
+        centers[centers["split"] == split],
+        mpps=pretext.mpps,
+        patch_px=params.patch_px,
+        offsets=params.pretrain.methods[method].offsets,
     )
     batches = EpochBatches(
         len(dataset),
