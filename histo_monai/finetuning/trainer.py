@@ -26,7 +26,7 @@ from histo_monai.training.handlers import AverageFollows, BestState, ScheduledRa
 from histo_monai.training.interpolation import Candidates, Interpolation, Measures, Rank
 from histo_monai.training.means import attach_means
 from histo_monai.training.prediction import build_evaluator, predict, take_statistics
-from histo_monai.training.schedule import Schedule, parameter_groups
+from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.utils.randomness import Step, derive_seed
@@ -127,10 +127,7 @@ def finetune(
     network: nn.Module = average or model
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
-    backbone_lr = schedule.lr * tuning.backbone_lr_factor
-    optimizer = schedule.build_optimizer(
-        parameter_groups(student, student.encoder, lr=schedule.lr, backbone_lr=backbone_lr)
-    )
+    optimizer = schedule.optimizer_for(student, student.encoder, tuning.backbone_lr_factor)
     step = _Step(student, task, labeled.targets, optimizer, seed, tuning, shared)
     trainer = build_trainer(step, task.objective.MEASURES, optimizer, schedule)
     if average:

@@ -63,6 +63,13 @@ class Schedule:
             return kind(parameters, lr=self.lr, betas=(0.9, 0.999), weight_decay=self.weight_decay)
         raise ValueError(f"optimizer is {self.optimizer!r}; expected sgd, adam or adamw")
 
+    def optimizer_for(
+        self, network: nn.Module, backbone: nn.Module, backbone_lr_factor: float
+    ) -> torch.optim.Optimizer:
+        """Optimizer over the parameters that train, with a learning rate of its own for the backbone."""
+        backbone_lr = self.lr * backbone_lr_factor
+        return self.build_optimizer(parameter_groups(network, backbone, lr=self.lr, backbone_lr=backbone_lr))
+
     def rate(self, *, epoch: int, step: int, num_steps: int) -> float:
         """Learning rate of a step, relative to the highest; a function without state (`Rates`)."""
         rate = 0.1 ** sum(epoch > milestone for milestone in self.milestones)

@@ -14,7 +14,7 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.semisupervised.students.views import labeled_weak_strong, weak_strong_views
-from histo_monai.training.schedule import Schedule, parameter_groups
+from histo_monai.training.schedule import Schedule
 from histo_monai.transforms.supervised import SupervisedAugmentation
 
 
@@ -61,10 +61,8 @@ class Student(abc.ABC):
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
         """Optimizer of the student, with a lower learning rate for the backbone."""
-        student, backbone_lr = self.network.student, schedule.lr * self._backbone_lr_factor
-        return schedule.build_optimizer(
-            parameter_groups(student, student.encoder, lr=schedule.lr, backbone_lr=backbone_lr)
-        )
+        student = self.network.student
+        return schedule.optimizer_for(student, student.encoder, self._backbone_lr_factor)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled, weak and strong views; weak and strong views have a common base crop."""
