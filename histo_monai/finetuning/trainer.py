@@ -129,7 +129,7 @@ def finetune(
     network: nn.Module = average or model
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
-    optimizer = schedule.build_optimizer(student.parameter_groups(schedule.lr, tuning.backbone_lr_factor))
+    optimizer = schedule.optimizer_for(student, student.encoder, tuning.backbone_lr_factor)
     step = _Step(student, task, labeled.targets, optimizer, seed, tuning, shared)
     trainer = build_trainer(step, task.objective.MEASURES, optimizer, schedule)
     if average:

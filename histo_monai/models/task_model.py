@@ -43,16 +43,6 @@ class TaskModel(nn.Module):
             head if isinstance(head, Mixture) else TRAINED_HEADS[head](encoder.num_features, num_outputs)
         )
 
-    def parameter_groups(self, lr: float, backbone_lr_factor: float) -> list[dict[str, Any]]:
-        """Groups of the parameters that train: head and backbone with their learning rates; one for equal rates."""
-        if backbone_lr_factor == 1.0:
-            return [{"params": [part for part in self.parameters() if part.requires_grad], "lr": lr}]
-        head, backbone = (
-            [part for part in module.parameters() if part.requires_grad]
-            for module in (self.head, self.encoder)
-        )
-        return [{"params": head, "lr": lr}, {"params": backbone, "lr": lr * backbone_lr_factor}]
-
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Outputs of a batch of patches."""
         return self.head(self.encoder(patches))

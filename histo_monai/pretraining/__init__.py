@@ -14,5 +14,6 @@ PRETEXTS = Registry.of_package(
     moco="MoCo",
     rsp="RSP",
     rsp_moco="RSPMoCo",
+    dino="DINO",
 )
 """Name in `pretraining_methods` of params.yaml -> class that follows `protocol.Pretext`."""

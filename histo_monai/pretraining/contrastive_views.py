@@ -1,4 +1,4 @@
-"""Random pairs of views of a patch for momentum contrast."""
+"""Random views of a patch for momentum contrast and self-distillation."""
 
 from dataclasses import dataclass, replace
 
@@ -39,7 +39,7 @@ class ContrastiveParameters:
         Args:
             drawings: Shape (N,), int64, on the CPU.
         """
-        return ContrastiveParameters(*(_gather(view, drawings) for view in (self.query, self.key)))
+        return ContrastiveParameters(*(with_numbers(view, drawings) for view in (self.query, self.key)))
 
 
 class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, torch.Tensor]]):
@@ -94,8 +94,12 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
 
     def randomize(self, num_samples: int, num_scales: int) -> ContrastiveParameters:
         """Random parameters of both views of one batch."""
+        return ContrastiveParameters(*self.randomize_views(2, num_samples, num_scales))
+
+    def randomize_views(self, num_views: int, num_samples: int, num_scales: int) -> list[ViewParameters]:
+        """Random parameters of several views of one batch."""
         source = self._source(num_samples, num_scales)
-        return ContrastiveParameters(self._draw_view(source), self._draw_view(source))
+        return [self._draw_view(source) for _ in range(num_views)]
 
     def apply(self, patches: torch.Tensor, drawn: ContrastiveParameters) -> tuple[torch.Tensor, torch.Tensor]:
         """Both views of a batch, with given parameters.
@@ -117,7 +121,12 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
         return ViewParameters.scheduled(self.operations, drawn, order, base=base)
 
 
-def _gather(view: ViewParameters, drawings: torch.Tensor) -> ViewParameters:
+def with_numbers(view: ViewParameters, drawings: torch.Tensor) -> ViewParameters:
+    """Parameters selected by sample number, with repeats.
+
+    Args:
+        drawings: Shape (N,), int64, on the CPU.
+    """
     return replace(
         view,
         matrices=view.matrices[drawings],

@@ -20,7 +20,8 @@ from histo_monai.pretraining.momentum import (
 )
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import MoCoSettings, PretextSettings
-from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
+from histo_monai.training.pictures.matches import mosaic_of_matches
+from histo_monai.training.schedule import parameter_groups
 from histo_monai.utils.randomness import Step, derive_seed
 
 Points = tuple[torch.Tensor, torch.Tensor]
@@ -60,6 +61,8 @@ class MoCo:
             raise ValueError("momentum contrast reads the finest resolution, got none")
         if not settings.temperature > 0:
             raise ValueError(f"the temperature is positive, got {settings.temperature}")
+        self._encoder_lr = settings.encoder_lr(has_weights=start.weights is not None)
+        self._lr = settings.lr
         encoder = start.build(patch_px).encoder
         self._network = MomentumContrast(encoder, settings.queue_size, settings.key_momentum)
         self.epochs = settings.epochs
@@ -72,7 +75,6 @@ class MoCo:
         self._validation_views = self._augment.randomize(NUM_VALIDATION_VIEWS, 1)
         self._sgd = partial(
             torch.optim.SGD,
-            lr=settings.lr,
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
             nesterov=True,
@@ -118,7 +120,8 @@ class MoCo:
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """SGD with Nesterov momentum, over the query network."""
-        return self._sgd([parameter for parameter in network.parameters() if parameter.requires_grad])
+        encoder = self.network.query.encoder
+        return self._sgd(parameter_groups(network, encoder, lr=self._lr, backbone_lr=self._encoder_lr))
 
     def after_step(self, outputs: Points, task: Task) -> None:
         """The key network follows; the keys of the step enter the queue."""
@@ -140,33 +143,5 @@ class MoCo:
         """Image of each patch's two views and the nearest key of the batch."""
         queries, keys = outputs
         query_views, key_views = (views.float().cpu().numpy() for views in task.inputs)
-        return mosaic_of_matches(query_views, key_views, (queries @ keys.T).float().cpu().numpy())
-
-
-def mosaic_of_matches(
-    queries: np.ndarray, keys: np.ndarray, similarities: np.ndarray, num: int = 8, columns: int = 2
-) -> np.ndarray:
-    """Image of query views, own key views, and nearest key views.
-
-    Args:
-        queries: Shape (n, 3, P, P), float32, 0..1.
-        keys: shape and range of `queries`; row i shows the patch of query i.
-        similarities: Shape (n, n): cosine of each query (row) and key. Green frame: the own key is nearest; red: not.
-
-    Returns:
-        Shape (H, W, 3), uint8.
-    """
-    num = min(num, len(queries))
-    sheet = Sheet(-(-num // columns), columns * 3, side_in=1.4)
-    for i in range(num):
-        nearest = int(similarities[i].argmax())
-        row, column = divmod(i, columns)
-        views = (
-            (queries[i], "query"),
-            (keys[i], f"its key, cosine {similarities[i, i]:.3f}"),
-            (keys[nearest], f"nearest key, cosine {similarities[i, nearest]:.3f}"),
-        )
-        for place, (view, words) in enumerate(views):
-            frame = RIGHT if nearest == i else WRONG
-            sheet.show((row, 3 * column + place), view, words, frame=frame)
-    return sheet.pixels()
+        similarities = (queries @ keys.T).float().cpu().numpy()
+        return mosaic_of_matches(query_views, key_views, similarities, names=("query", "key"))

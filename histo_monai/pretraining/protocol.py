@@ -51,7 +51,11 @@ class Pretext(Protocol):
         """All trained modules, buffers and averaged copies."""
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        """An augmented task from patches (n, S, 3, P, P), uint8, on the network's device, and their table rows (n,)."""
+        """An augmented task from patches (n, S, 3, P, P), uint8, on the network's device, and their table rows (n,).
+
+        Axis 1 holds the S resolutions of the sample's center. With several `PretextSettings.offsets`, those of the next
+        centers follow.
+        """
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """A task without randomness: a function of patch and row, equal in every epoch."""

@@ -12,6 +12,7 @@ from histo_monai.pretraining.orders import ORDERS, OrderPrediction
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import OrderSettings, PretextSettings, RSPSettings
 from histo_monai.training.lookahead import Lookahead
+from histo_monai.training.schedule import parameter_groups
 from histo_monai.transforms.views import PretrainAugmentation
 from histo_monai.utils.randomness import Step
 from histo_monai.utils.transfer import sent
@@ -46,6 +47,7 @@ class RSP(OrderPrediction):
         self.batch_size = settings.batch_size
         self._augment = PretrainAugmentation(patch_px, prob=augmentation_prob)
         self._settings = settings
+        self._encoder_lr = settings.encoder_lr(has_weights=start.weights is not None)
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Augmented triples, each in one random order."""
@@ -57,12 +59,17 @@ class RSP(OrderPrediction):
         shown = sent(torch.from_numpy(orders), patches.device).unsqueeze(1)
         return Task((views, shown), shown)
 
+    @property
+    def _given(self) -> nn.Module:
+        """Modules that start from `encoder.weights`."""
+        network = self.network
+        return nn.ModuleList([network.encoder, network.pair_mlp]) if self.brings_pair_mlp else network.encoder
+
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """SGD with Nesterov momentum, inside Lookahead."""
         settings, lookahead = self._settings, self._settings.lookahead
         sgd = torch.optim.SGD(
-            [parameter for parameter in network.parameters() if parameter.requires_grad],
-            lr=settings.lr,
+            parameter_groups(network, self._given, lr=settings.lr, backbone_lr=self._encoder_lr),
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
             nesterov=True,

@@ -17,8 +17,9 @@ from histo_monai.pretraining.protocol import Pretext, Task
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
-from histo_monai.training.handlers import BestState
+from histo_monai.training.handlers import BestState, ScheduledRates
 from histo_monai.training.means import attach_means
+from histo_monai.training.schedule import Rates
 from histo_monai.utils.randomness import Step
 
 
@@ -47,6 +48,7 @@ def pretrain(
     seed: int,
     device: torch.device,
     records: Records,
+    rates: Rates | None = None,
 ) -> PretrainResult:
     """Train with validation after every epoch; `pretext.network` ends with the saved weights.
 
@@ -60,6 +62,7 @@ def pretrain(
         training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0.
         validation: batches of this process, in a fixed order. None without slides: nothing is measured.
         seed: of every random decision after initialization.
+        rates: learning rates of the steps, relative to the optimizer's; None: constant.
 
     Raises:
         ArithmeticError: the loss is not finite; names epoch, iteration and remedy.
@@ -71,6 +74,8 @@ def pretrain(
     network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
     trainer = _trainer(pretext, network, optimizer, seed, device)
+    if rates is not None:
+        ScheduledRates(optimizer, rates).attach(trainer)
     evaluator = _evaluator(pretext, device)
     best = BestState(pretext.network) if pretext.KEEPS_BEST else None
     curves = fit(

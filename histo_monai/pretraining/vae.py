@@ -17,6 +17,7 @@ from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import PretextSettings, VAESettings
 from histo_monai.pretraining.vae_decoder import Decoder
+from histo_monai.training.schedule import parameter_groups
 from histo_monai.transforms.views import plain_view
 from histo_monai.utils.randomness import Step, generator
 from histo_monai.utils.transfer import sent
@@ -108,9 +109,9 @@ class VAE:
         self.patch_px = patch_px
         self.mpps: tuple[float, ...] = mpps[:1]
         self.kl_weight = settings.kl_weight
-        self._adam = partial(
-            torch.optim.Adam, lr=settings.lr, betas=(0.9, 0.999), weight_decay=settings.weight_decay
-        )
+        self._lr = settings.lr
+        self._encoder_lr = settings.encoder_lr(has_weights=start.weights is not None)
+        self._adam = partial(torch.optim.Adam, betas=(0.9, 0.999), weight_decay=settings.weight_decay)
         self._fixed_noise = _normal(generator(0, "validation noise"), NUM_FIXED_DRAWS)
         self._prior = _normal(generator(0, "samples of the prior"), NUM_SHOWN)
 
@@ -147,7 +148,9 @@ class VAE:
 
     def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         """Adam with L2."""
-        return self._adam(network.parameters())
+        return self._adam(
+            parameter_groups(network, self.network.encoder, lr=self._lr, backbone_lr=self._encoder_lr)
+        )
 
     def after_step(self, outputs: Decoded, task: Task) -> None:
         """Do nothing after a step."""

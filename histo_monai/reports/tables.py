@@ -27,7 +27,14 @@ METRICS = {
     "icc_a": "ICC(2,1) with A",
     "icc_b": "ICC(2,1) with B",
 }
-_METHODS = {"vae": "VAE", "moco": "MoCo", "rsp": "RSP", "rsp_moco": "RSP + MoCo", "color": "color alone"}
+_METHODS = {
+    "vae": "VAE",
+    "moco": "MoCo",
+    "rsp": "RSP",
+    "rsp_moco": "RSP + MoCo",
+    "dino": "DINO",
+    "color": "color alone",
+}
 _TRAININGS = {
     "finetune": " fine-tuned",
     "paper": " + CR",

@@ -13,7 +13,7 @@ from ignite.handlers import ProgressBar
 from torch import nn
 
 from histo_monai.models.average import StudentAndAverage
-from histo_monai.training.schedule import Schedule
+from histo_monai.training.schedule import Rates
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.progress import Now, gone_and_left, is_watched, say
 
@@ -170,7 +170,7 @@ class ScheduledRates:
         optimizer: each parameter group starts with its own highest rate.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, schedule: Schedule) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, schedule: Rates) -> None:
         self._optimizer = optimizer
         self._schedule = schedule
         self._highest = [float(group["lr"]) for group in optimizer.param_groups]

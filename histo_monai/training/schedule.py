@@ -1,19 +1,32 @@
-"""Length, optimizer and learning rates of a training with labels."""
+"""Length, optimizer and learning rates of a training."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
+from histo_monai.utils.settings.recipe import warmup_cosine
+
+
+class Rates(Protocol):
+    """Learning rates of the steps of a training."""
+
+    def rate(self, *, epoch: int, step: int, num_steps: int) -> float:
+        """Learning rate of a step, relative to the highest; a function without state.
+
+        Args:
+            epoch: from 1.
+            step: within all epochs, from 1.
+        """
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """Length, optimizer and learning rates of a training.
+    """Length, optimizer and learning rates of a training with labels.
 
     Attributes:
         epochs: 0: no training.
@@ -50,17 +63,33 @@ class Schedule:
             return kind(parameters, lr=self.lr, betas=(0.9, 0.999), weight_decay=self.weight_decay)
         raise ValueError(f"optimizer is {self.optimizer!r}; expected sgd, adam or adamw")
 
-    def rate(self, *, epoch: int, step: int, num_steps: int) -> float:
-        """Learning rate of a step, relative to the highest; a function without state.
+    def optimizer_for(
+        self, network: nn.Module, backbone: nn.Module, backbone_lr_factor: float
+    ) -> torch.optim.Optimizer:
+        """Optimizer over the parameters that train, with a learning rate of its own for the backbone."""
+        backbone_lr = self.lr * backbone_lr_factor
+        return self.build_optimizer(parameter_groups(network, backbone, lr=self.lr, backbone_lr=backbone_lr))
 
-        Args:
-            epoch: from 1.
-            step: within all epochs, from 1.
-        """
+    def rate(self, *, epoch: int, step: int, num_steps: int) -> float:
+        """Learning rate of a step, relative to the highest; a function without state (`Rates`)."""
         rate = 0.1 ** sum(epoch > milestone for milestone in self.milestones)
-        if self.warmup is None:
-            return rate
-        rising = self.warmup * num_steps
-        if step < rising:
-            return rate * step / rising
-        return rate * (1 + math.cos(math.pi * (step - rising) / (num_steps + 1 - rising))) / 2
+        return rate * warmup_cosine(self.warmup, step=step, num_steps=num_steps)
+
+
+def parameter_groups(
+    network: nn.Module, backbone: nn.Module, *, lr: float, backbone_lr: float
+) -> list[dict[str, Any]]:
+    """Groups of the parameters that train: new layers and backbone with their learning rates; one for equal rates.
+
+    Args:
+        network: holds the backbone, or only its parameters.
+        lr: of the parameters outside the backbone.
+    """
+    trained = [part for part in network.parameters() if part.requires_grad]
+    if backbone_lr == lr:
+        return [{"params": trained, "lr": lr}]
+    given = set(backbone.parameters())
+    return [
+        {"params": [part for part in trained if part not in given], "lr": lr},
+        {"params": [part for part in trained if part in given], "lr": backbone_lr},
+    ]

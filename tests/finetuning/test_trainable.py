@@ -13,6 +13,7 @@ from histo_monai.finetuning.trainable import RANK, Mode, add_adapters, freeze, l
 from histo_monai.finetuning.trainer import Tuning
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
+from histo_monai.training.schedule import parameter_groups
 from tests.finetuning.test_trainer import _finetune
 from tests.waves import SIDE, WaveTask
 
@@ -122,7 +123,10 @@ def test_the_optimizer_has_what_trains_alone() -> None:
     model = _model(VIT)
     add_adapters(model, "adapters", seed=0)
     freeze(model, "adapters")
-    sizes = [sum(part.numel() for part in group["params"]) for group in model.parameter_groups(1e-3, 0.5)]
+    sizes = [
+        sum(part.numel() for part in group["params"])
+        for group in parameter_groups(model, model.encoder, lr=1e-3, backbone_lr=5e-4)
+    ]
     of_adapters = sum(
         RANK * (layer.in_features + layer.out_features)
         for layer in model.encoder.trunk.blocks.modules()

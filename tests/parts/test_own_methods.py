@@ -34,7 +34,7 @@ def _write(path: Path, text: str) -> None:
 def test_a_file_is_a_method_by_its_name_and_runs_when_it_is_looked_up(own_project: Path) -> None:
     _write(QUARTERS, f"open('ran', 'a').write('x')\n{SETTINGS}{METHOD}")
     assert "quarters" in PRETEXTS
-    assert list(PRETEXTS)[-2:] == ["rsp_moco", "quarters"]
+    assert list(PRETEXTS)[-2:] == ["dino", "quarters"]
     assert len(PRETEXTS) == len(list(PRETEXTS))
     assert "quarters" not in METHODS
     assert PRETEXTS.module("quarters") == "own_methods.pretraining.quarters"
@@ -47,7 +47,7 @@ def test_a_file_is_a_method_by_its_name_and_runs_when_it_is_looked_up(own_projec
 
 
 def test_without_the_folder_there_are_the_methods_of_the_package_alone(own_project: Path) -> None:
-    assert list(PRETEXTS) == ["random", "pretrained", "vae", "moco", "rsp", "rsp_moco"]
+    assert list(PRETEXTS) == ["random", "pretrained", "vae", "moco", "rsp", "rsp_moco", "dino"]
     with pytest.raises(KeyError, match="quarters"):
         PRETEXTS["quarters"]
 

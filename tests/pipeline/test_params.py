@@ -132,9 +132,9 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
         (
             "pretraining_methods",
             ["rspp"],
-            "one of random, pretrained, vae, moco, rsp, rsp_moco, got 'rspp'; did you mean 'rsp'?",
+            "one of random, pretrained, vae, moco, rsp, rsp_moco, dino, got 'rspp'; did you mean 'rsp'?",
         ),
-        ("pretraining_methods", [3], "one of random, pretrained, vae, moco, rsp, rsp_moco, got 3"),
+        ("pretraining_methods", [3], "one of random, pretrained, vae, moco, rsp, rsp_moco, dino, got 3"),
         ("pretrain.mocco", {}, "unknown key; did you mean 'moco'?"),
         ("pretrain.methods", {}, "unknown key"),
         ("pretrain.rsp.lookahead", {"steps": 5}, "lookahead.slow_step: missing key"),
@@ -729,7 +729,14 @@ def test_params_as_a_tree_are_those_of_the_file_in_its_order(root: Path, name: s
 def test_methods_that_are_not_in_use_need_no_section(tree: Any) -> None:
     sections = tree["pretrain"]
     del sections["vae"]
-    assert list(parse_params(tree).pretrain.methods) == ["random", "pretrained", "moco", "rsp", "rsp_moco"]
+    assert list(parse_params(tree).pretrain.methods) == [
+        "random",
+        "pretrained",
+        "moco",
+        "rsp",
+        "rsp_moco",
+        "dino",
+    ]
     del sections["rsp_moco"]
     with pytest.raises(ParamsError, match=r"^pretrain\.rsp_moco: missing key\. Fix: add this section$"):
         parse_params(tree)

@@ -24,6 +24,8 @@ SETTINGS = RSPMoCoSettings(
     epochs=1,
     batch_size=4,
     lr=0.01,
+    lr_from_weights=1e-4,
+    warmup=None,
     momentum=0.9,
     weight_decay=1e-4,
     lookahead=LookaheadSettings(steps=2, slow_step=0.5),

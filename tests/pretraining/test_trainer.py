@@ -54,6 +54,8 @@ def _rsp(kind: type[RSP] = RSP, augmentation_prob: float = 0.0, **changes: Any) 
         epochs=2,
         batch_size=8,
         lr=0.01,
+        lr_from_weights=1e-4,
+        warmup=None,
         momentum=0.9,
         weight_decay=1e-4,
         lookahead=LookaheadSettings(steps=5, slow_step=0.5),

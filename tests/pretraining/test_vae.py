@@ -28,7 +28,16 @@ from histo_monai.utils.randomness import Step
 from tests.ranks import in_two_ranks
 
 SIDE = 32
-SETTINGS = VAESettings(epochs=2, batch_size=8, lr=1e-3, weight_decay=1e-4, kl_weight=1.0, decoder_width=2)
+SETTINGS = VAESettings(
+    epochs=2,
+    batch_size=8,
+    lr=1e-3,
+    lr_from_weights=1e-4,
+    warmup=None,
+    weight_decay=1e-4,
+    kl_weight=1.0,
+    decoder_width=2,
+)
 
 
 def _vae(kind: type[VAE] = VAE, patch_px: int = SIDE, **changes: Any) -> VAE:

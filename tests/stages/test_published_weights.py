@@ -45,9 +45,10 @@ def run(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     torch.save({"state_dict": {f"module.{name}": x for name, x in vit.state_dict().items()}}, WEIGHTS)
     tree: dict[str, Any] = in_the_papers_way(yaml.safe_load((root / "params.yaml").read_text()))
     tree |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own", "patch_px": 32}
-    tree["pretraining_methods"] = ["random", "pretrained", "rsp"]
+    tree["pretraining_methods"] = ["random", "pretrained", "rsp", "dino"]
     tree["corpora"]["own"] |= {"num_train": 8, "num_validation": 4}
     tree["pretrain"]["rsp"] |= {"epochs": 1, "batch_size": 4}
+    tree["pretrain"]["dino"] |= {"epochs": 1, "batch_size": 4, "num_prototypes": 8, "adjacent": True}
     digest = hashlib.sha256(Path(WEIGHTS).read_bytes()).hexdigest()
     tree["encoder"] |= {"name": "test_vit", "weights": WEIGHTS, "sha256": digest, "license": "CC BY-NC 4.0"}
 
@@ -63,7 +64,7 @@ def test_the_file_stands_in_the_record_of_every_model_that_starts_from_it(run: R
     assert run("index") == 0
     digest = hashlib.sha256(Path(WEIGHTS).read_bytes()).hexdigest()
     given = torch.load(WEIGHTS)["state_dict"]["module.patch_embed.proj.weight"]
-    for method, is_used in (("random", False), ("pretrained", True), ("rsp", True)):
+    for method, is_used in (("random", False), ("pretrained", True), ("rsp", True), ("dino", True)):
         assert run("pretrain", "--method", method) == 0
         folder = Path("data/models", f"{method}-0")
         about = json.loads((folder / "encoder.json").read_text())["encoder"]

@@ -24,7 +24,10 @@ from histo_monai.utils.errors import InputError
 AHEAD = 2
 """Batches that each reading process prefetches."""
 Patches = tuple[torch.Tensor, torch.Tensor]
-"""Pixels (n, S, 3, P, P) uint8 and the row of each sample in its table (n,) int64."""
+"""Pixels (n, C S, 3, P, P) uint8 of C centers at S resolutions, and the row of each sample in its table (n,) int64."""
+Offsets = Sequence[tuple[float, float]]
+"""Centers of a sample: (y, x) from the center in its table, in sides of the finest patch."""
+ONE_CENTER: Offsets = ((0.0, 0.0),)
 
 
 class PatchDataset(Dataset[Patches], ABC):
@@ -45,7 +48,7 @@ class PatchDataset(Dataset[Patches], ABC):
 
 
 class ConcentricPatches(PatchDataset):
-    """Samples read from slides: one patch per resolution around each center.
+    """Samples read from slides: one patch per resolution around each of their centers.
 
     A batch is read at once, grouped by slide, so each slide decodes its tiles once per batch.
 
@@ -54,6 +57,7 @@ class ConcentricPatches(PatchDataset):
         centers: Columns `slide_id`, `y`, `x` in level-0 pixels.
         mpps: S resolutions in µm/px, finest first.
         patch_px: P.
+        offsets: C centers of each sample; its patches are those of the first center, then of the next.
         max_open_slides: Limit of open slides per process.
         max_kept_bytes: Limit of the pixel cache (`KeptPixels`).
 
@@ -68,6 +72,7 @@ class ConcentricPatches(PatchDataset):
         *,
         mpps: Sequence[float],
         patch_px: int,
+        offsets: Offsets = ONE_CENTER,
         max_open_slides: int = MAX_OPEN,
         max_kept_bytes: int = MAX_BYTES,
     ) -> None:
@@ -83,8 +88,10 @@ class ConcentricPatches(PatchDataset):
         self.slide_mpps = slides["mpp"].to_numpy(dtype=np.float64)
         self.mpps = tuple(float(mpp) for mpp in mpps)
         self.patch_px = patch_px
+        self.offsets = np.array(offsets, dtype=np.float64).reshape(-1, 2)
+        self.num_patches = len(self.offsets) * len(self.mpps)
         self._pool = SlidePool(max_open_slides)
-        self._kept = KeptPixels(len(rows), (len(self.mpps), 3, patch_px, patch_px), max_kept_bytes)
+        self._kept = KeptPixels(len(rows), (self.num_patches, 3, patch_px, patch_px), max_kept_bytes)
 
     def __len__(self) -> int:
         return len(self.slide_row)
@@ -92,7 +99,7 @@ class ConcentricPatches(PatchDataset):
     @property
     def num_bytes(self) -> int:
         """Bytes of all pixels."""
-        return len(self) * len(self.mpps) * 3 * self.patch_px**2
+        return len(self) * self.num_patches * 3 * self.patch_px**2
 
     @property
     def slides_to_mix(self) -> NDArray[np.int32] | None:
@@ -109,19 +116,19 @@ class ConcentricPatches(PatchDataset):
         return torch.from_numpy(self._kept.get(rows, self._read)), torch.from_numpy(rows)
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        num_scales, side = len(self.mpps), self.patch_px
-        patches = np.empty((len(rows), num_scales, 3, side, side), dtype=np.uint8)
+        num, side = self.num_patches, self.patch_px
+        patches = np.empty((len(rows), num, 3, side, side), dtype=np.uint8)
         of_slide = self.slide_row[rows]
         for slide_row in np.unique(of_slide):
             where = np.flatnonzero(of_slide == slide_row)
             slide = self._pool.get(self.paths[slide_row], float(self.slide_mpps[slide_row]))
             check_on_slide(slide, self.center_yx[rows[where]])
+            offsets = self.offsets * (side * self.mpps[0] / slide.mpp)
+            centers = (self.center_yx[rows[where]][:, np.newaxis] + offsets).reshape(-1, 2)
             boxes = [
-                box
-                for y, x in self.center_yx[rows[where]]
-                for box in concentric_boxes((float(y), float(x)), side, self.mpps)
+                box for y, x in centers for box in concentric_boxes((float(y), float(x)), side, self.mpps)
             ]
-            patches[where] = slide.read_many(boxes).reshape(len(where), num_scales, 3, side, side)
+            patches[where] = slide.read_many(boxes).reshape(len(where), num, 3, side, side)
         return patches
 
 

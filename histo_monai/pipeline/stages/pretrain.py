@@ -26,6 +26,7 @@ from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.pretraining.protocol import Pretext
+from histo_monai.pretraining.settings import TrainedSettings
 from histo_monai.pretraining.trainer import PretrainResult, pretrain
 from histo_monai.training.events import Hyperparameters, write_end
 from histo_monai.training.fit import Records
@@ -65,9 +66,10 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
     read = [*tables, *_weights_read(pretext, params), *PRETEXTS.own_files(method)]
     provenance = made_from(params, read, [slides]) if idist.get_rank() == 0 else {}
     load = partial(
-        _loader, slides, centers, pretext=pretext, seed=seed, params=params, environment=environment
+        _loader, method, slides, centers, pretext=pretext, seed=seed, params=params, environment=environment
     )
     stage = f"pretrain-{method}-{seed}"
+    settings = params.pretrain.methods[method]
     result = pretrain(
         pretext,
         load("train") if pretext.epochs else None,
@@ -83,6 +85,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
                 stage_sha256("pretrain", PRETEXTS[method].__module__),
             ),
         ),
+        rates=settings if isinstance(settings, TrainedSettings) else None,
     )
     if idist.get_rank() == 0:
         num_validation = int((centers["split"] == "validation").sum())
@@ -108,6 +111,7 @@ def _weights_read(pretext: Pretext, params: Params) -> list[Path]:
 
 
 def _loader(
+    method: str,
     slides: pd.DataFrame,
     centers: pd.DataFrame,
     split: str,
@@ -117,7 +121,11 @@ def _loader(
     environment: Environment,
 ) -> PatchLoader:
     dataset = ConcentricPatches(
-        slides, centers[centers["split"] == split], mpps=pretext.mpps, patch_px=params.patch_px
+        slides,
+        centers[centers["split"] == split],
+        mpps=pretext.mpps,
+        patch_px=params.patch_px,
+        offsets=params.pretrain.methods[method].offsets,
     )
     batches = EpochBatches(
         len(dataset),

@@ -61,9 +61,8 @@ class Student(abc.ABC):
 
     def optimizer(self, schedule: Schedule) -> torch.optim.Optimizer:
         """Optimizer of the student, with a lower learning rate for the backbone."""
-        return schedule.build_optimizer(
-            self.network.student.parameter_groups(schedule.lr, self._backbone_lr_factor)
-        )
+        student = self.network.student
+        return schedule.optimizer_for(student, student.encoder, self._backbone_lr_factor)
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Labeled, weak and strong views; weak and strong views have a common base crop."""

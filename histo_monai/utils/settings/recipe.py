@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
@@ -21,6 +22,21 @@ def label_kind(classes: Sequence[str] | None) -> LabelKind:
     if classes is None:
         return "scores"
     return "many_classes" if len(classes) > 2 else "two_classes"
+
+
+def warmup_cosine(warmup: float | None, *, step: int, num_steps: int) -> float:
+    """Learning rate of a step, relative to the highest: linear rise, then cosine decay towards 0.
+
+    Args:
+        warmup: fraction of the steps with a rising rate; None: a constant rate of 1.
+        step: from 1.
+    """
+    if warmup is None:
+        return 1.0
+    rising = warmup * num_steps
+    if step < rising:
+        return step / rising
+    return (1 + math.cos(math.pi * (step - rising) / (num_steps + 1 - rising))) / 2
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import ConcentricPatches, patch_loader
 from histo_monai.data.loaders.resident import ResidentPatches
-from histo_monai.slides import concentric_boxes, open_slide
+from histo_monai.slides import Box, concentric_boxes, open_slide
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.D
     return pd.DataFrame(slides), pd.DataFrame(centers)
 
 
-def _dataset(corpus: tuple[pd.DataFrame, pd.DataFrame], **changes: int) -> ConcentricPatches:
-    return ConcentricPatches(*corpus, mpps=(1.0, 2.0, 4.0), patch_px=32, **changes)
+def _dataset(corpus: tuple[pd.DataFrame, pd.DataFrame], **changes: Any) -> ConcentricPatches:
+    return ConcentricPatches(*corpus, **{"mpps": (1.0, 2.0, 4.0), "patch_px": 32, **changes})
 
 
 def test_a_batch_is_what_reading_one_by_one_gives_in_the_order_asked(
@@ -56,6 +56,26 @@ def test_a_batch_is_what_reading_one_by_one_gives_in_the_order_asked(
         with open_slide(corpus[0]["path"][int(center["slide_id"][1:])], 1.0) as slide:
             for scale, box in enumerate(concentric_boxes((center["y"], center["x"]), 32, (1.0, 2.0, 4.0))):
                 assert np.array_equal(patches[i, scale].numpy(), slide.read(box))
+
+
+@pytest.mark.parametrize("mpp", [1.0, 2.0])
+def test_a_sample_of_two_centers_holds_the_patch_and_the_one_to_its_right(
+    corpus: tuple[pd.DataFrame, pd.DataFrame], mpp: float
+) -> None:
+    """Both halves of one field of twice the width, in slides of 1 µm/px."""
+    slides, _ = corpus
+    centers = pd.DataFrame({"slide_id": ["s0", "s2"], "y": [200, 256], "x": [128, 300]})
+    dataset = _dataset((slides, centers), mpps=(mpp,), offsets=((0.0, 0.0), (0.0, 1.0)))
+    patches, _ = dataset.__getitems__([1, 0])
+    assert patches.shape == (2, 2, 3, 32, 32)
+    assert dataset.num_bytes == patches.numel()
+    for sample, (path, y, x) in zip(
+        patches.numpy(), ((slides["path"][2], 256, 300), (slides["path"][0], 200, 128)), strict=True
+    ):
+        with open_slide(path, 1.0) as slide:
+            field = slide.read(Box((y, x + 16 * mpp), 64, mpp))[:, 16:48]
+        assert np.array_equal(sample[0], field[:, :, :32])
+        assert np.array_equal(sample[1], field[:, :, 32:])
 
 
 def test_reading_processes_of_loaders_that_die_in_a_cycle_end_by_themselves(

@@ -15,7 +15,7 @@ from histo_monai.reports.tables import METRICS, in_words
 SAVES, COSTS, OPEN = "saves", "costs", "open"
 """Verdicts of a ratio's interval: above 1, below 1, or neither."""
 
-_METHODS = ("random", "vae", "moco", "rsp", "rsp_moco")
+_METHODS = ("random", "vae", "moco", "rsp", "rsp_moco", "dino")
 """Methods in color order; others follow alphabetically."""
 _OF_RATERS = {f"icc_{rater.lower()}": f"ICC(2,1) with pathologist {rater}" for rater in "AB"}
 
