@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "one training slide of a label": (
         _slide_labels("tnnnntn"),
-        r"1 training slide or patient is 'tumor'.*add one, or map no slides",
+        r"only 1 training slide or patient has the label 'tumor'.*add one, or map no slides",
     ),
     "a class on one training slide": (
         lambda: _squares(

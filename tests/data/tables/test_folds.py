@@ -53,7 +53,7 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
 
 
 def test_a_single_slide_of_a_label_cannot_be_held_out() -> None:
-    with pytest.raises(ValueError, match=r"1 training slide or patient is 'tumor'"):
+    with pytest.raises(ValueError, match=r"only 1 training slide or patient has the label 'tumor'"):
         assign_folds(_slides("tnnn"), 2, np.random.default_rng(0))
 
 

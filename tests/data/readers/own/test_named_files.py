@@ -148,7 +148,7 @@ def _not_json() -> str:
 def _two_answers() -> str:
     edit(OWN / "patches.csv", lambda text: text + text.splitlines()[1].replace("tumor", "normal") + "\n")
     edit(OWN / "patches.csv", lambda text: text + text.splitlines()[1].replace("normal", "tumor") + "\n")
-    return "two answers"
+    return "two labels or scores"
 
 
 def _leak() -> str:
