@@ -68,7 +68,8 @@ def of_features(params: Params | None) -> Iterator[Finding]:
             yield Finding("WARN", "features", short, "use a machine with more memory, or a smaller encoder")
             return
         encoding, encoder = _encoding(params), with_values(encoder)
-        ready = encoding.ready(copy.deepcopy(encoder), environment.device)
+        cut = encoder if encoding.depths == (None,) else copy.deepcopy(encoder)
+        ready = encoding.ready(cut, environment.device)
     except InputError as error:
         yield Finding("FAIL", "features", str(error))
         return
