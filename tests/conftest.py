@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def real_slides() -> Path:
             pytest.fail(f"{folder} is missing, and CI must test on real slides")
         pytest.skip("no real slides beside the checkout")
     return folder
+
+
+@pytest.fixture(scope="module")
+def small_forests() -> Iterator[None]:
+    """Five trees in place of fifty choose among settings; what forests learn is tested with the baselines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("histo_monai.finetuning.learners.TREES_IN_FOLDS", 5)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -114,6 +114,7 @@ class OfThisFolder:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_forests")
 def test_no_stage_and_no_command_changes_an_input(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _state()
     experiment = OfThisFolder(yaml.safe_load(Path("params.yaml").read_text()))

@@ -29,7 +29,9 @@ IDS = {
 }
 PROGRAM = """
 import json, sys
+from histo_monai.finetuning import learners
 from histo_monai.pipeline.cli import main
+learners.TREES_IN_FOLDS = 5
 for call in json.loads(sys.argv[1]):
     if main(call) != 0:
         sys.exit(f"refused: {call}")

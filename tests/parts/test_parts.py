@@ -73,6 +73,7 @@ def project(root: Path, own_project: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_forests")
 def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) -> None:
     stages = [("index",), ("pretrain", *METHOD), ("finetune", *RUN)]
     stages += [

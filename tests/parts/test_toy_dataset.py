@@ -46,6 +46,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_forests")
 def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
     stages = [("phantom",), ("index",), ("pretrain", "--method", "random")]
     stages += [(name, *RUN) for name in ("finetune", "consistency", "evaluate", "heatmap", "aggregate")]
