@@ -25,8 +25,8 @@ import yaml
 from own_starts import REAL, _fields
 from real_patches import SLIDES
 
+from histo_monai.models.encoders.packaged import NAME
 from histo_monai.pipeline.cli import main as histo_monai
-from histo_monai.pipeline.commands import init
 
 ENCODERS = ("resnet50", "efficientnet-lite0", "uni2-h")
 USED = {"stomach": "train", "head-and-neck": "train", "duodenum": "validation", "skin": "test"}
@@ -139,7 +139,7 @@ def write_params(name: str, side_px: int, depth: int) -> None:
             **{f"finetune.recipe.{key}": value for key, value in TWO_STEPS.items()},
         }
     )
-    if name != init.NAME:
+    if name != NAME:
         path = Path("data/weights") / f"{name}.pth"
         if not path.exists():
             torch.save(random_weights(name, depth), path)
