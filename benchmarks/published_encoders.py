@@ -132,6 +132,7 @@ def write_params(name: str, side_px: int, depth: int) -> None:
             "slide_level.semisupervised_methods": ["self_training"],
             "finetune.mode": "head",
             "finetune.recipe.interpolation_weights": [0.0],
+            "finetune.recipe.select_depth": False,
             "consistency.recipe.batchnorm_patches": 0,
             "consistency.recipe.match_class_proportions": False,
             "consistency.recipe.interpolation_weights": [0.0],
