@@ -3,7 +3,7 @@
     python benchmarks/published_encoders.py DIR [--encoders resnet50 uni2-h ...]    # needs ../shared/real
 
 resnet50 and uni2-h have random weights in their published layouts, efficientnet-lite0 has ImageNet's. uni2-h has
-681 million parameters: it takes 15 GB of memory and about 4 seconds a patch and core.
+681 million parameters.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import multiprocessing
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ import yaml
 from own_starts import REAL, _fields
 from real_patches import SLIDES
 
+from histo_monai.models.encoders.packaged import NAME
 from histo_monai.pipeline.cli import main as histo_monai
-from histo_monai.pipeline.commands import init
 
 ENCODERS = ("resnet50", "efficientnet-lite0", "uni2-h")
 USED = {"stomach": "train", "head-and-neck": "train", "duodenum": "validation", "skin": "test"}
@@ -44,9 +45,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
     parser.add_argument("--side", type=int, default=224, help="input side of the encoders, px")
+    parser.add_argument("--depth", type=int, default=24, help="blocks of uni2-h: fewer need less memory")
     arguments = parser.parse_args()
     for name in arguments.encoders:
-        values = (arguments.folder / name, name, arguments.side)
+        values = (arguments.folder / name, name, arguments.side, arguments.depth)
         child = multiprocessing.get_context("spawn").Process(target=run, args=values)
         child.start()
         child.join()
@@ -54,14 +56,14 @@ def main() -> None:
             raise SystemExit(f"{name}: exit status {child.exitcode}")
 
 
-def run(place: Path, name: str, side_px: int) -> None:
+def run(place: Path, name: str, side_px: int, depth: int) -> None:
     """All steps of one encoder."""
     timed = _Timed(name)
     if not (place / "params.yaml").exists():
         timed("init", "init", str(place), "--dataset", "own")
     os.chdir(place)
     write_data()
-    write_params(name, side_px)
+    write_params(name, side_px, depth)
     for stage in ("index", "check", "pretrain", "features"):
         timed(stage, stage, *(RUN[:2] if stage in ("pretrain", "features") else ()))
     for stage in OF_RUN:
@@ -75,7 +77,7 @@ def run(place: Path, name: str, side_px: int) -> None:
             "slide_level.semisupervised_methods": ["adabn"],
         }
     )
-    for stage in OF_RUN:
+    for stage in (*OF_RUN, "heatmap", "aggregate", "mil"):
         timed(f"{mode}: {stage}", stage, *RUN)
     timed("export --trunk", "export", MODEL, "--trunk", "trunk.safetensors")
     timed("export --bundle", "export", MODEL, "--bundle", "bundle")
@@ -92,7 +94,11 @@ class _Timed:
         if histo_monai(list(words)) != 0:
             raise SystemExit(f"{self._name}: {step} failed")
         wall, cpu = time.perf_counter() - began, time.process_time() - used
-        print(f"timed: {self._name}, {step}: {wall:.1f} s, {cpu:.1f} s of processor", flush=True)
+        peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        print(
+            f"timed: {self._name}, {step}: {wall:.0f} s, processor {cpu:.1f} s, peak {peak_gb:.1f} GB",
+            flush=True,
+        )
 
 
 def write_data() -> None:
@@ -112,7 +118,7 @@ def write_data() -> None:
     fields[["slide_id", "y", "x", "mpp", "label"]].to_csv(own / "patches.csv", index=False)
 
 
-def write_params(name: str, side_px: int) -> None:
+def write_params(name: str, side_px: int, depth: int) -> None:
     """Few patches, two steps of training, and the encoder's weights."""
     change(
         {
@@ -126,6 +132,7 @@ def write_params(name: str, side_px: int) -> None:
             "slide_level.semisupervised_methods": ["self_training"],
             "finetune.mode": "head",
             "finetune.recipe.interpolation_weights": [0.0],
+            "finetune.recipe.select_depth": False,
             "consistency.recipe.batchnorm_patches": 0,
             "consistency.recipe.match_class_proportions": False,
             "consistency.recipe.interpolation_weights": [0.0],
@@ -133,24 +140,25 @@ def write_params(name: str, side_px: int) -> None:
             **{f"finetune.recipe.{key}": value for key, value in TWO_STEPS.items()},
         }
     )
-    if name != init.NAME:
+    if name != NAME:
         path = Path("data/weights") / f"{name}.pth"
         if not path.exists():
-            torch.save(random_weights(name), path)
+            torch.save(random_weights(name, depth), path)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         about = {"name": name, "weights": str(path), "sha256": digest, "license": None}
+        about |= {"arguments": {"depth": depth}} if name == "uni2-h" else {}
         change({f"encoder.{key}": value for key, value in about.items()})
 
 
-def random_weights(name: str) -> dict[str, Any]:
+def random_weights(name: str, depth: int) -> dict[str, Any]:
     """State dict as the publisher's code builds the network."""
     torch.manual_seed(0)
     if name == "resnet50":
         return dict(torchvision.models.resnet50().state_dict())
     network = timm.create_model(
         "vit_giant_patch14_224",
-        **{"img_size": 224, "patch_size": 14, "depth": 24, "num_heads": 24, "embed_dim": 1536},
+        **{"img_size": 224, "patch_size": 14, "depth": depth, "num_heads": 24, "embed_dim": 1536},
         **{"init_values": 1e-5, "mlp_ratio": 2.66667 * 2, "num_classes": 0, "no_embed_class": True},
         **{"mlp_layer": timm.layers.SwiGLUPacked, "act_layer": torch.nn.SiLU, "reg_tokens": 8},
         dynamic_img_size=True,

@@ -66,7 +66,7 @@ def run(folder: str, *, dataset: str | None = None) -> None:
         _fill(draft, dataset)
         in_repository = _is_in_repository(target)
         if not in_repository:
-            _run(draft, "git", "init", "--quiet")
+            _run(draft, "git init", "git", "init", "--quiet")
         if dataset == "own":
             _add_encoder(draft)
         if not in_repository:
@@ -118,7 +118,7 @@ def _add_encoder(draft: Path) -> None:
         "license": PUBLISHED[NAME].license or "null",
     }
     _set(draft / "params.yaml", {f"encoder.{key}": value for key, value in values.items()})
-    _run(draft, sys.executable, "-m", "dvc", "add", "--quiet", values["weights"])
+    _run(draft, "dvc add", sys.executable, "-m", "dvc", "add", "--quiet", values["weights"])
 
 
 def _set(params: Path, values: Mapping[str, str]) -> None:
@@ -151,17 +151,18 @@ def _is_in_repository(target: Path) -> bool:
 
 def _commit(draft: Path) -> None:
     """Make the first commit, which `dvc exp run` starts from; author: git's user, else a placeholder."""
-    author = [] if _run(draft, "git", "config", "user.email", check=False) else _NOBODY.items()
+    author = [] if _run(draft, "git config", "git", "config", "user.email", check=False) else _NOBODY.items()
     as_author = [part for key, value in author for part in ("-c", f"{key}={value}")]
-    _run(draft, "git", "add", "--all")
-    _run(draft, "git", *as_author, "commit", "--quiet", "--message", f"Project of histo_monai {__version__}")
+    _run(draft, "git add", "git", "add", "--all")
+    message = f"Project of histo_monai {__version__}"
+    _run(draft, "git commit", "git", *as_author, "commit", "--quiet", "--message", message)
 
 
-def _run(draft: Path, *command: str, check: bool = True) -> str:
+def _run(draft: Path, name: str, *command: str, check: bool = True) -> str:
     result = subprocess.run(command, cwd=draft, capture_output=True, text=True, check=False)
     if check and result.returncode:
-        words = " ".join(word for word in command[:4] if word not in (sys.executable, "-m"))
-        raise InputError(f"{words}: {' '.join(result.stderr.split())}. Fix: repair it, then run again")
+        problem = " ".join(result.stderr.split())
+        raise InputError(f"{name}: {problem}. Fix: repair it, then run again")
     return result.stdout.strip()
 
 
