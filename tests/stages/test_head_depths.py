@@ -154,8 +154,8 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
         values = []
         for depth in depths:
             real = stored_at(self, rows, [depth])
-            noise = np.random.default_rng(len(rows)).normal(size=real.shape)
-            noise[:, 0] += 8 * (rows["label"] == "tumor") * (depth == 1)
+            noise = np.random.default_rng((len(rows), depth or 0)).normal(size=real.shape)
+            noise += (rows["label"] == "tumor").to_numpy()[:, None] * (depth == 1)
             values.append(real.mean(axis=0) + noise * real.std())
         return np.concatenate(values, axis=1).astype(np.float32)
 
