@@ -1,4 +1,7 @@
-"""No model looks at a label outside its budget: other labels in their place change no prediction and no weight."""
+"""No model looks at a label outside its budget: other labels in their place change no prediction and no weight.
+
+Two trainings with one seed are compared byte for byte: of classes and of scores, they are the same.
+"""
 
 from __future__ import annotations
 
