@@ -146,7 +146,7 @@ def write_params(name: str, side_px: int, depth: int) -> None:
             torch.save(random_weights(name, depth), path)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        about = {"name": name, "weights": str(path), "sha256": digest, "license": None}
+        about: dict[str, Any] = {"name": name, "weights": str(path), "sha256": digest, "license": None}
         about |= {"arguments": {"depth": depth}} if name == "uni2-h" else {}
         change({f"encoder.{key}": value for key, value in about.items()})
 

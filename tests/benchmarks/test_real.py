@@ -21,7 +21,7 @@ from benchmarks.real.tasks import (
     split_rows,
     targets_of,
 )
-from benchmarks.real.trained import changed_params
+from benchmarks.real.trained import Trained, changed_params
 from histo_monai.utils.errors import InputError
 from tests.benchmarks.real_data import EACH, PATIENTS, bench_of
 
@@ -110,6 +110,18 @@ def test_missing_data_files_and_packages_are_one_line(
     assert "--compare color:colour: not two models. Fix: " in capsys.readouterr().err
     with pytest.raises(InputError, match=r"no finetune\.recipe\.speed"):
         changed_params(["finetune.recipe.speed=1"], 64)
+
+
+def test_networks_are_rows_by_what_they_train(tmp_path: Path) -> None:
+    words = ["plan", "--cache", str(tmp_path), "--built-in", "random"]
+    options = program.parser().parse_args([*words, "--networks", "finetuned", "last", "adapters"])
+    models = program.models_of(options)
+    modes = {}
+    for name in ("finetuned", "last", "adapters"):
+        network = models[f"random-{name}"]
+        assert isinstance(network, Trained)
+        modes[name] = changed_params(network.changes, 64).finetune.mode
+    assert modes == {"finetuned": "all", "last": "last", "adapters": "adapters"}
 
 
 @pytest.mark.parametrize(("labels", "known"), [("30", 0.71), ("60", 0.76), ("120", 0.78)])
