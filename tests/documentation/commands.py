@@ -75,6 +75,7 @@ RUN_ELSEWHERE = {
     r"git checkout dvc\.lock|rm dvc\.lock": (
         f"{_REPRO}::test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cache"
     ),
+    rf"{_PROGRAM} dvc (repro|exp run).*": "tests/commands/test_dvc.py::test_dvc_runs_stages_and_passes_on_its_status",
     rf"{_PROGRAM} report --serve": "tests/pipeline/test_report.py::test_the_page_is_served_to_this_machine_alone",
     rf"dvc repro( check| features)?|{_PROGRAM} ({_STAGES})( --method .*)?": (
         f"{_REPRO}::test_repro_makes_models_and_metrics_and_then_has_nothing_to_do"
