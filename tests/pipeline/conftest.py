@@ -109,6 +109,7 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     params["heatmap"]["seen"] = True
     params["mil"] |= {"num_folds": 2, "epochs": 2}
     params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
+    params["compare"]["num_replicates"] = 200
     params["labels"]["camelyon16"] |= dict.fromkeys(("train", "separate_validation", "test"), counts) | {
         "unlabeled": 24
     }
@@ -116,6 +117,8 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     params["semisupervised_methods"] = ["spatial_neighbors"]
     for stage in ("finetune", "consistency"):
         params[stage]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4}
+        params[stage]["recipe"]["batchnorm_patches"] = 32
+    params["features"] |= {"stride_um": 64.0, "batchnorm_patches": 32}
     params["consistency"]["methods"]["spatial_neighbors"]["epochs"] = 1
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     shell("git init -q && git add -A && git commit -qm start", folder)

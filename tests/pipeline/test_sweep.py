@@ -17,18 +17,22 @@ from tests.folders import NewFolder
 Shell = Callable[..., str]
 
 pytestmark = pytest.mark.slow
+EVALUATE = "evaluate@rsp-0-spatial_neighbors-0"
 
 
 @pytest.fixture(scope="module")
 def swept(finished: Any, shell: Shell, module_folder: NewFolder) -> Path:
-    """A clone that shares the finished one's cache, and so its pretraining, after a sweep of rsp over mu."""
+    """A clone that shares the finished one's cache, and so its pretraining, after a sweep of rsp over mu.
+
+    It goes to the predictions of patches: `curves` reads no more.
+    """
     folder = module_folder("swept")
     shell(f"git clone -q {finished.folder} . && dvc cache dir --local {finished.folder}/.dvc/cache", folder)
     patches_only = (
         "dvc exp run --queue -S 'pretraining_methods=[rsp]' -S 'slide_level.pretraining_methods=[]'"
     )
-    shell(f"{patches_only} -S alpha=0.5 -S mu=1,2", folder)
-    shell(f"{patches_only} -S alpha=0.001 --name too-few", folder)
+    shell(f"{patches_only} -S alpha=0.5 -S mu=1,2 {EVALUATE}", folder)
+    shell(f"{patches_only} -S alpha=0.001 --name too-few {EVALUATE}", folder)
     shell("dvc queue start", folder)
     for _ in range(300):
         if not re.search("Running|Queued", shell("dvc queue status", folder)):
