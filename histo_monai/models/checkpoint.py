@@ -14,7 +14,7 @@ from torch import nn
 
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.tensors import in_the_way
-from histo_monai.utils.storage import opened, read_json, sealed, whole_file, write_json
+from histo_monai.utils.storage import file_sha256, opened, read_json, sealed, whole_file, write_json
 from histo_monai.utils.storage.shapes import Shape
 
 FORMAT = 3  # 2 added the digests of tensors and description, 3 the encoder's name
@@ -59,13 +59,15 @@ def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any
         raise InputError(f"{path}: no such model. Fix: run the stage that makes it, or `dvc pull`.")
     beside = path.with_suffix(".json")
     description = read_description(beside)
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != description.pop("sha256", None):
+    if file_sha256(path) != description.pop("sha256", None):
         raise InputError(f"{path}: SHA-256 differs from {beside.name}. {_MEND}")
     try:
-        tensors = safetensors.torch.load(content)
+        mapped = safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
         raise InputError(f"{path}: not a safetensors file ({error}). {_MEND}") from None
+    tensors = {
+        name: tensor.clone() for name, tensor in mapped.items()
+    }  # the file may change, its map is given up
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
             raise InputError(f"{path}: {name} holds NaN or infinity. {_MAKE_AGAIN}")

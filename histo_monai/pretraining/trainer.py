@@ -77,7 +77,7 @@ def pretrain(
     if rates is not None:
         ScheduledRates(optimizer, rates).attach(trainer)
     evaluator = _evaluator(pretext, device)
-    best = BestState(pretext.network) if pretext.KEEPS_BEST else None
+    best = BestState(pretext.network) if pretext.KEEPS_BEST and pretext.epochs else None
     curves = fit(
         trainer,
         evaluator,

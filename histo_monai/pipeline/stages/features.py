@@ -92,6 +92,12 @@ def run(method: str, encoder: int) -> None:
         _encoding(params, code),
         params.features.batchnorm_patches if has_batchnorm(network) else 0,
     )
+    if asked.batchnorm_patches and method == "pretrained":
+        _LOG.warning(
+            "features: %d patches replace the batch-norm statistics of the weights file, which can cost much accuracy. "
+            "Fix: set features.batchnorm_patches: 0",
+            asked.batchnorm_patches,
+        )
     environment = read_environment()
     environment.use_cpus()
     stage = f"features-{method}-{encoder}"
