@@ -216,7 +216,7 @@ def test_too_few_slides_after_the_reserved_ones_are_named(cohort: Path) -> None:
 
 
 def test_a_resolution_that_the_slide_has_not_is_named(cohort: Path) -> None:
-    with pytest.raises(ValueError, match=r"normal_002\.tif: asked for 0\.25 µm/px"):
+    with pytest.raises(ValueError, match=r"normal_002\.tif: 0\.25 µm/px requested"):
         draw(cohort, mpp=0.25)
 
 
