@@ -606,7 +606,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "a control character": ("a: \x07\n", "not YAML"),
     "latin-1": ("a: 1\nb: é\n".encode("latin-1"), "not UTF-8 (byte 0xe9 in line 2)"),
     "utf-16": ("a: 1\n".encode("utf-16"), "not UTF-8 (byte 0xff in line 1)"),
-    "half a megabyte": (b"#" * 2**19, "524288 bytes, more than the 262144"),
+    "half a megabyte": (b"#" * 2**19, "524288 bytes, more than the limit of 262144"),
     "a number of 5000 digits": ("a: " + "9" * 5000, "not YAML that DVC reads: Exceeds the limit"),
     "a date that is none": ("a: 2020-99-99", "month must be in 1..12"),
     "nothing": ("", "expected a section with keys, got nothing"),
