@@ -143,7 +143,7 @@ def _with_encoder(
     sha256 = description.get(WHOLE_MODEL)
     if sha256 is None:
         return state
-    whole = path.parent.parent / MODEL_FILE
+    whole = path.absolute().parent.parent / MODEL_FILE
     held, _ = load_model(whole)
     if read_description(whole.with_suffix(".json"))["sha256"] != sha256:
         raise InputError(

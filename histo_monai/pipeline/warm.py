@@ -38,8 +38,12 @@ _LENGTH = 8
 """Bytes of the length of a request."""
 _TERMINAL = (0, 1, 2)
 """File descriptors of stdin, stdout and stderr."""
-_REFUSED = 255
-"""Answer to a command of another copy of the package, such as that of a queued experiment's own folder."""
+_STATUS = b"s"
+"""First byte of an answer; the exit status follows."""
+_REFUSED = b"--"
+"""Answer to a command of other code: of another copy of the package, or changed since it was loaded."""
+_LONGEST_FOLDER = 70
+"""Characters of a temporary folder that leave room for a socket's address, of 107 bytes at most."""
 
 
 class Request(TypedDict):
@@ -79,17 +83,18 @@ def _ask(address: str) -> int | None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the fork, whose exit status counts
         socket.send_fds(asking, [len(content).to_bytes(_LENGTH, "big")], _TERMINAL)
         asking.sendall(content)
-        answer = asking.recv(1)
+        answer = asking.recv(len(_REFUSED))
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not answer:
         raise RuntimeError(f"{ADDRESS}: the process that ran this command has ended")
-    return None if answer[0] == _REFUSED else answer[0]
+    return None if answer == _REFUSED else answer[1]
 
 
 @contextlib.contextmanager
 def warm_process() -> Iterator[dict[str, str]]:
     """Start the process, and end it with the context; environment variables for the DVC command."""
-    with tempfile.TemporaryDirectory(prefix="histo-monai-") as folder:
+    short = None if len(tempfile.gettempdir()) < _LONGEST_FOLDER else "/tmp"
+    with tempfile.TemporaryDirectory(prefix="histo-monai-", dir=short) as folder:
         address = str(Path(folder) / "socket")
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening:
             listening.bind(address)
@@ -108,7 +113,7 @@ def _serve(listening: socket.socket) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended leave nothing to wait for
     gc.disable()  # what is imported lasts: see `utils.process.garbage`
-    waiting = list(_LIBRARIES)
+    waiting, loaded = list(_LIBRARIES), _code()
     while True:
         ready = select.select([listening.fileno(), 0], [], [], 0 if waiting else None)[0]
         if 0 in ready:
@@ -118,22 +123,35 @@ def _serve(listening: socket.socket) -> int:
             gc.freeze()
             if os.fork() == 0:
                 listening.close()
-                return _supervise(asking)
+                return _supervise(asking, loaded)
             asking.close()
         elif waiting:
             importlib.import_module(waiting.pop(0))
 
 
-def _supervise(asking: socket.socket) -> int:
-    """Run one command in a fork, and pass on its exit status; the fork ends with the process that asks."""
+def _code() -> list[tuple[str, int, int]]:
+    """Names, sizes and times of the package's files."""
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return [(str(path), (about := path.stat()).st_size, about.st_mtime_ns) for path in files]
+
+
+def _supervise(asking: socket.socket, loaded: list[tuple[str, int, int]]) -> int:
+    """Run one command in a fork, and pass on its exit status; the fork ends with the process that asks.
+
+    Args:
+        loaded: `_code` before the first import.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     length, terminal, _, _ = socket.recv_fds(asking, _LENGTH, len(_TERMINAL))
     content = b""
     while len(content) < int.from_bytes(length, "big"):
-        content += asking.recv(1 << 16)
+        part = asking.recv(1 << 16)
+        if not part:  # the process that asks has ended
+            return 0
+        content += part
     request: Request = json.loads(content)
-    if request["code"] != __file__:
-        asking.send(bytes([_REFUSED]))
+    if request["code"] != __file__ or _code() != loaded:
+        asking.send(_REFUSED)
         return 0
     running = os.fork()
     if running == 0:
@@ -146,7 +164,7 @@ def _supervise(asking: socket.socket) -> int:
         os.kill(running, signal.SIGTERM)
     status = os.waitstatus_to_exitcode(os.waitpid(running, 0)[1])
     with contextlib.suppress(BrokenPipeError):
-        asking.send(bytes([status if status >= 0 else 128 - status]))
+        asking.send(_STATUS + bytes([status if status >= 0 else 128 - status]))
     return 0
 
 
@@ -161,7 +179,7 @@ def _run(request: Request, terminal: list[int]) -> int:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environ"])
-    sys.argv[1:] = request["arguments"]
+    sys.argv[1:], sys.path[0] = request["arguments"], request["folder"]
     status: int = importlib.import_module(_CLI).main()
     return status
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,3 +152,32 @@ def test_dvc_runs_stages_and_passes_on_its_status(tmp_path: Path) -> None:
     failed = run(f"{sys.executable} -m histo_monai dvc repro")
     assert failed.returncode != 0
     assert "a.xml" in failed.stderr
+
+
+def test_a_long_temporary_folder_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("x" * 90)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with warm_process() as of_process:
+        assert _ran([*HERE, "--version"], tmp_path, {**os.environ, **of_process})[0] == 0
+
+
+def test_ctrl_c_waits_for_dvc_and_its_stage(tmp_path: Path) -> None:
+    """DVC waits for a stage that tidies up; the command ends after both."""
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], cwd=tmp_path, check=True)
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, time\n"
+        "try:\n    pathlib.Path('began').touch()\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(1.5)\n    pathlib.Path('tidy').touch()\n    raise SystemExit(1)\n"
+    )
+    (tmp_path / "dvc.yaml").write_text(f"stages:\n  slow:\n    cmd: {sys.executable} slow.py\n")
+    started = subprocess.Popen(
+        [*HERE, "dvc", "repro"], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "began").exists():
+        time.sleep(0.1)
+    os.killpg(started.pid, signal.SIGINT)
+    _, error = started.communicate(timeout=60)
+    assert (tmp_path / "tidy").exists()
+    assert started.returncode not in (0, -signal.SIGINT)
+    assert "failed to reproduce" in error

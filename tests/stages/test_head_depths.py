@@ -186,7 +186,7 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
         ),
         ({"features__depth": [1, 1]}, ENCODE, ("features.depth", "none twice")),
         ({"features__depth": []}, ENCODE, ("features.depth",)),
-        ({"features__depth": [1, 9]}, ENCODE, ("9 of its stages", "3 at most")),
+        ({"features__depth": [1, 9]}, ENCODE, ("no stage 9", "from 1 to 3")),
         ({"features__depth": [1, 2]}, FINETUNE, ("depth is 0, expected 2",)),
         ({"features__depth": [2, None]}, FINETUNE, ("after stage 2", "features.depth")),
     ],

@@ -144,7 +144,7 @@ def test_a_head_maps_slides_from_features_as_the_network_does(monkeypatch: pytes
     mapped = pd.read_csv("maps/s6.map.csv")
     cells = ["row", "column", "y", "x"]
     pd.testing.assert_frame_equal(scores[cells], mapped[cells])
-    np.testing.assert_allclose(scores["finetuned"], mapped["tumor"], atol=0.01)
+    np.testing.assert_allclose(scores["finetuned"], mapped["model"], atol=0.01)
     assert scores["finetuned"].nunique() > 1
 
 
@@ -156,6 +156,15 @@ def test_a_map_of_other_cells_encodes_them() -> None:
     params_with(heatmap__own__stride_um=32.0)()
     assert main(("heatmap", *RUN)) == 0
     assert len(fine) > 2 * len(pd.read_csv("data/heatmaps/random-0-supervised-0/scores/s6.csv"))
+
+
+@pytest.mark.usefixtures("project")
+def test_a_map_at_another_resolution_than_the_features_encodes_its_patches() -> None:
+    params_with(corpora__own__mpps=[2.0, 4.0, 8.0], features__mpp=2.0)()
+    assert main(("features", "--method", "random")) == 0
+    assert (
+        main(("finetune", *RUN[:2], *RUN[4:])) == main(("consistency", *RUN)) == main(("heatmap", *RUN)) == 0
+    )
 
 
 @pytest.mark.usefixtures("project")

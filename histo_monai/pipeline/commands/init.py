@@ -118,7 +118,7 @@ def _add_encoder(draft: Path) -> None:
         "license": PUBLISHED[NAME].license or "null",
     }
     _set(draft / "params.yaml", {f"encoder.{key}": value for key, value in values.items()})
-    _run(draft, "dvc add", sys.executable, "-m", "dvc", "add", "--quiet", values["weights"])
+    _run(draft, "dvc add", sys.executable, "-m", "dvc", "add", values["weights"])
 
 
 def _set(params: Path, values: Mapping[str, str]) -> None:

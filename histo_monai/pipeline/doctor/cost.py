@@ -138,7 +138,9 @@ def amount_of_features(params: Params, rows: pd.DataFrame, num_features: int, st
     encoders = [(method, seed) for method in params.pretraining_methods for seed in params.pretraining_seeds]
     on_slides = sum(params.learns_from_slides(*encoder) for encoder in encoders)
     slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
-    if classes_to_learn(slides)[1] and params.finetune.mode != "head":  # heads map slides from features
+    if slides.empty or (
+        classes_to_learn(slides)[1] and params.finetune.mode != "head"
+    ):  # heads map from features
         on_slides = 0
     whole, uncounted = _patches_of_slides(params, slides) if on_slides else (0, "")
     names = int(slides["slide_id"].str.len().max()) + len("-000-000") if on_slides else 0

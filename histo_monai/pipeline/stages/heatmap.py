@@ -34,9 +34,9 @@ from histo_monai.training.resume import fingerprint
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
-from histo_monai.utils.storage import whole_folder
+from histo_monai.utils.storage import read_json, whole_folder
 from histo_monai.wsi.heatmaps.heatmap import SEEN
-from histo_monai.wsi.inference.head_maps import HeadMapWork
+from histo_monai.wsi.inference.head_maps import PLACES, HeadMapWork
 from histo_monai.wsi.inference.heatmaps import MapWork
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, mapped_classes, patches_mpp
@@ -157,17 +157,18 @@ def _work(run: Run, params: Params, settings: MapPlan, classes: tuple[str, ...])
     """Work that maps a slide: heads read stored features where these have the cells of the map."""
     if params.finetune.mode != "head":
         return MapWork(settings, classes)
-    mpp = params.features.mpp or settings.mpp
-    stride_um = params.features.stride_um or settings.patch_px * mpp
-    if not (math.isclose(mpp, settings.mpp) and math.isclose(stride_um, settings.stride_um)):
-        _LOG.info(
-            "heatmap: patches are encoded, as features.mpp or features.stride_um is not that of the map"
-        )
-        return MapWork(settings, classes)
     stored = StoredRows.of_encoder(params, run.method, run.encoder)
+    folder, wanted = paths.features_folder(run.method, run.encoder), dataclasses.asdict(settings)
+    has = read_json(folder / paths.METRICS, "run the stage features again", {"settings": {str: object}})[
+        "settings"
+    ]
+    odd = [name for name in PLACES if not math.isclose(float(has.get(name) or 0), wanted[name])]
+    if odd:
+        name = odd[0]
+        _LOG.info("heatmap: encoding patches, as %s is %s, of features %s", name, wanted[name], has.get(name))
+        return MapWork(settings, classes)
     for path in run.models.values():
         stored.check_model(path)
-    folder = paths.features_folder(run.method, run.encoder)
     return HeadMapWork(settings, classes, folder, stored.encoder_sha256, stored.depths[-1])
 
 

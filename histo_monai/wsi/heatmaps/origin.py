@@ -94,10 +94,12 @@ class Origin:
             differing.append("the model differs")
         if before.get("classes") != list(self.classes):
             differing.append(f"the classes were {before.get('classes')}, now {list(self.classes)}")
-        for name, value in {PRECISION: "float32", **self.settings}.items():
-            if settings.get(name) != value:
-                differing.append(f"{name} was {settings.get(name)}, now {value}")
-        return differing
+        now = {PRECISION: "float32", **self.settings}
+        return differing + [
+            f"{name} was {settings.get(name)}, now {now.get(name)}"
+            for name in {**now, **settings}  # a setting at its default may have no name
+            if settings.get(name) != now.get(name)
+        ]
 
 
 def numeric_settings(device: torch.device) -> dict[str, str]:

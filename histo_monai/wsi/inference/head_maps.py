@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from histo_monai.wsi.inference.slides import Advance
 
 FEATURES = "features"
 """Setting of a map's origin: SHA-256 of the encoder whose stored features the heads read."""
-_OF_PLACES = ("patch_px", "mpp", "stride_um", "tissue_mpp", "min_tissue_fraction")
+PLACES = ("patch_px", "mpp", "stride_um", "tissue_mpp", "min_tissue_fraction")
 """Settings that decide the patches of a slide."""
 
 
@@ -99,7 +100,7 @@ class HeadMapWork:
         with FeatureFile(path) as file:
             found, made_from = file.read(), file.made_from()["settings"]
         wanted = asdict(self.settings)
-        differing = [name for name in _OF_PLACES if made_from.get(name) != wanted[name]]
+        differing = [name for name in PLACES if not math.isclose(float(made_from.get(name, 0)), wanted[name])]
         if differing:
             name = differing[0]
             raise InputError(
@@ -107,8 +108,7 @@ class HeadMapWork:
             )
         values: dict[str, NDArray[np.float32]] = {}
         for name, head in networks.items():
-            features = self._features(path, job, head.depths)
-            predicted = values_of(head.classes, self.classes)(head.module(features)).numpy()
+            predicted = self._predicted(head, self._features(path, job, head.depths))
             if not np.isfinite(predicted).all():
                 raise InputError(f"{path}: the head of column {name!r} outputs NaN. Fix: run finetune again.")
             for number, column in enumerate(columns_of(name, self.classes)):
@@ -116,15 +116,33 @@ class HeadMapWork:
         advance(len(found.cells), len(found.cells))
         return Heatmap(found.grid, np.asarray(found.cells), np.asarray(found.tissue), values)
 
-    def _features(self, path: Path, job: SlideJob, depths: tuple[Depth, ...]) -> torch.Tensor:
+    def _predicted(self, head: Head, features: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Mapped values of all cells, Shape (n, M); in batches, since heads compare cells with labeled patches."""
+        values, size = values_of(head.classes, self.classes), self.settings.batch_size
+        parts = [
+            values(head.module(torch.from_numpy(features[start : start + size].astype(np.float32))))
+            for start in range(0, len(features), size)
+        ]
+        empty = torch.empty((0, max(1, len(self.classes))))
+        predicted: NDArray[np.float32] = torch.cat([empty, *parts]).numpy()
+        return predicted
+
+    def _features(self, path: Path, job: SlideJob, depths: tuple[Depth, ...]) -> NDArray[np.floating]:
         """Features of a slide at some depths side by side, Shape (n, D)."""
-        expected = {
-            "encoder_sha256": self.encoder_sha256,
-            "slide_sha256": slide_identity(job.path).sample_sha256,
-        }
+        sha256 = slide_identity(job.path).sample_sha256
         stages = [0 if depth == self.deepest else depth or 0 for depth in depths]
-        parts = [read_features(path, stage=stage, **expected).features for stage in stages]
-        return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
+        parts = [
+            read_features(
+                path,
+                stage=stage,
+                encoder_sha256=self.encoder_sha256,
+                slide_sha256=sha256,
+                depth=self.deepest or 0,
+            ).features
+            for stage in stages
+        ]
+        together: NDArray[np.floating] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return together
 
     def write(self, path: Path, found: Heatmap, origin: Origin) -> None:
         """Write a heat-map."""
