@@ -180,7 +180,9 @@ def test_features_that_cannot_be_used_are_one_line(damage: str, capsys: pytest.C
         path.write_bytes(path.read_bytes()[:900] if damage == "cut" else b"something else")
     capsys.readouterr()
     assert main(("mil", *RUN)) == 1
-    assert "data/features/random-0/s3.h5: no " in capsys.readouterr().err.strip().splitlines()[-1]
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "data/features/random-0/s3.h5: " in line
+    assert "Fix: " in line
     assert not MIL.exists()
 
 
