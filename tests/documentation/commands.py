@@ -58,7 +58,7 @@ RUN_ELSEWHERE = {
         "tests/wsi/export/test_export.py::test_weights_that_were_trained_since_come_back_without_the_metrics_of_others"
     ),
     r"export AWS_.*|python -c \"import s3fs.*|dvc remote .* (s3://|endpointurl|region).*": (
-        f"{_S3}::test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes"
+        f"{_S3}::test_a_fresh_clone_pulls_the_bytes_that_an_evaluation_reads"
     ),
     r"python -m histo_monai evaluate .*|dvc (push|pull)( [^-].*)?|dvc remote .*|git commit .*": (
         f"{_REMOTE}::test_a_fresh_clone_that_pulls_evaluates_to_the_same_bytes"

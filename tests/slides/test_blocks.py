@@ -135,5 +135,5 @@ def test_a_stride_between_pixels_is_refused_with_one_that_is_whole() -> None:
 def test_patches_finer_than_the_slide_are_refused_by_its_name(path: Path) -> None:
     with open_slide(path, mpp=1.0) as slide:
         grid = Grid(16.0, 1.0, slide.size_yx)
-        with pytest.raises(SlideError, match=r"noise\.tif: asked for 0\.5 µm/px"):
+        with pytest.raises(SlideError, match=r"noise\.tif: 0\.5 µm/px requested"):
             CellBlocks(slide, grid, np.array([[0, 0]]), patch_px=PATCH_PX, mpp=0.5)

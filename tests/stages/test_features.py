@@ -166,9 +166,7 @@ def _removed() -> dict[str, bytes]:
 def _killed_after_one_file() -> None:
     """Kill the stage between its first file and its last; a stage that was quicker runs again."""
     for _ in range(10):
-        with subprocess.Popen(
-            [sys.executable, "-m", "histo_monai", *CALL], env=dict(os.environ)
-        ) as process:
+        with subprocess.Popen([sys.executable, "-m", "histo_monai", *CALL], env=dict(os.environ)) as process:
             unfinished = Path("data/checkpoints/features-random-0")
             deadline = time.monotonic() + 120
             while not list(unfinished.rglob("*.h5")) and process.poll() is None:

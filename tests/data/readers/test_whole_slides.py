@@ -57,7 +57,7 @@ def test_a_split_that_is_given_is_kept_but_for_that_of_patches_and_a_test_slide_
 def test_a_table_of_whole_slides_with_an_id_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "whole_slides.csv"
     whole_slide_table([{"slide_id": "../a", "path": "a.tif", "split": "test"}]).to_csv(path, index=False)
-    with pytest.raises(ValueError, match=r"whole_slides\.csv: slide_id '\.\./a' holds '/'"):
+    with pytest.raises(ValueError, match=r"whole_slides\.csv: slide_id '\.\./a' .*holds '/'"):
         read_whole_slides(path)
 
 
@@ -114,5 +114,5 @@ def test_another_table_is_refused_with_the_stage_that_makes_it(tmp_path: Path, t
     path = tmp_path / "whole_slides.csv"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(ValueError, match="run `dvc repro index` "):
+    with pytest.raises(ValueError, match=r"Fix: run `dvc repro index`"):
         read_whole_slides(path)

@@ -70,5 +70,5 @@ def test_a_patch_id_that_comes_twice_is_named_with_both_files() -> None:
         labeled_table(rows)
     with pytest.raises(ValueError, match="no labeled patch"):
         labeled_table([])
-    with pytest.raises(ValueError, match="column 'stain' is none"):
+    with pytest.raises(ValueError, match="unknown column 'stain'"):
         labeled_table([{**rows[0], "stain": "HE"}])

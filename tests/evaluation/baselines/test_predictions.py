@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch import nn
 
 from histo_monai.data.tables.tasks import dependence_groups, split_rows
+from histo_monai.evaluation.baselines.colors import color_features
 from histo_monai.evaluation.baselines.models import BASELINES, LEARNED
 from histo_monai.evaluation.baselines.predictions import LABELED, BaselinePredictions, predict_baselines
 from histo_monai.finetuning import learners
@@ -46,19 +47,19 @@ def _encoder(scale: float = 1.0) -> Encoder:
     return Encoder(Edges(scale), **kind, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
-def _arms(task: WaveTask, encoder: Encoder, flip_validation: bool = False) -> BaselinePredictions:
+def _arms(task: WaveTask, encoder: Encoder) -> BaselinePredictions:
     rows = {split: split_rows(task.patches, split) for split in ("train", *SPLITS)}
     loaders = {split: task.in_order(table, 7) for split, table in rows.items()}
-    if flip_validation:
-        loaders["validation"].targets.copy_(1 - loaders["validation"].targets)
     networks = {
         split: {"student": np.full((len(rows[split]), task.num_outputs), 1 / task.num_outputs)}
         for split in SPLITS
     }
     groups = dependence_groups(rows["train"])
+    targets = loaders["train"].targets.numpy()
+    loaders[LABELED] = loaders.pop("train")
     encoded = {split: depth_features(encoder, task, loader.loader) for split, loader in loaders.items()}
-    encoded[LABELED] = encoded.pop("train")
-    return predict_baselines(encoded, task, loaders.pop("train"), groups, loaders, networks)
+    colors = {split: color_features(loader.loader) for split, loader in loaders.items()}
+    return predict_baselines(encoded, colors, targets, groups, task.num_classes, networks)
 
 
 def _edges(task: WaveTask, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -110,13 +111,6 @@ def test_the_linear_arm_is_the_linear_model_on_features_of_the_frozen_encoder(
         assert (predicted.argmax(axis=1) == wanted).mean() > 0.9
         assert (arms.predictions["test"]["color_mean"].argmax(axis=1) == wanted).mean() < 0.9
     np.testing.assert_allclose(predicted, expected, atol=2e-3)
-
-
-def test_labels_of_validation_patches_are_not_looked_at(wave_task: TaskBuilder) -> None:
-    one, other = (_arms(wave_task(24), _encoder(), flip_validation=flip) for flip in (False, True))
-    for split in SPLITS:
-        for name in BASELINES:
-            np.testing.assert_array_equal(one.predictions[split][name], other.predictions[split][name])
 
 
 def test_an_encoder_that_gives_no_number_is_refused_in_one_line(wave_task: TaskBuilder) -> None:
