@@ -27,6 +27,7 @@ _MAY_CONNECT = {
     "pipeline/doctor/remote.py": {"socket", "urllib"},  # `doctor`: whether the server of the remote answers
     "utils/process/cluster.py": {"distributed"},  # where the user names a scheduler
     "reports/site/server.py": {"http"},  # listens, on the loopback interface
+    "pipeline/warm.py": {"socket"},  # a file on this machine, in a folder of the user
     "reports/site/vendor.py": {"urllib"},  # runs when the package is built; a page carries what it fetched
 }
 

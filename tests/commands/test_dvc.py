@@ -81,6 +81,10 @@ def test_a_command_of_another_copy_of_the_package_runs_its_own_code(
     assert (status, "argparse" in imported) == (0, True)
 
 
+def test_no_other_user_can_reach_the_process(variables: dict[str, str]) -> None:
+    assert Path(variables[ADDRESS]).parent.stat().st_mode & 0o777 == 0o700
+
+
 def test_without_the_process_commands_run_as_ever(tmp_path: Path) -> None:
     gone = {**os.environ, ADDRESS: str(tmp_path / "socket")}
     assert _ran([*HERE, "--version"], tmp_path, gone)[0] == 0
