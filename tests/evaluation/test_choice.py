@@ -101,9 +101,7 @@ def test_a_choice_that_lies_is_one_line(chosen: object, tmp_path: Path) -> None:
     path.write_text(json.dumps({"chosen": chosen}))
     with pytest.raises(ValueError, match=r"choice\.json: chosen is .*, expected finetuned or student"):
         read_choice(path)
-    with pytest.raises(
-        ValueError, match=r"nothing\.json: cannot be read .*Fix: run the consistency stage"
-    ):
+    with pytest.raises(ValueError, match=r"nothing\.json: cannot be read .*Fix: run the consistency stage"):
         read_choice(tmp_path / "nothing.json")
 
 

@@ -139,7 +139,7 @@ def test_a_killed_run_continues_and_leaves_the_same_bytes() -> None:
     before = _removed()
     _killed_after_one_file()
     assert not FOLDER.exists()
-    (finished, *_) = Path("data/checkpoints/features-random-0").rglob("*.h5")
+    (finished, *_) = _finished()
     inode = finished.stat().st_ino
     assert main(CALL) == 0
     assert _content() == before
@@ -163,13 +163,21 @@ def _removed() -> dict[str, bytes]:
     return content
 
 
+def _finished() -> list[Path]:
+    """Files of a stage that has not ended, without drafts."""
+    return [
+        path
+        for path in Path("data/checkpoints/features-random-0").rglob("*.h5")
+        if not path.name.startswith(".")
+    ]
+
+
 def _killed_after_one_file() -> None:
     """Kill the stage between its first file and its last; a stage that was quicker runs again."""
     for _ in range(10):
         with subprocess.Popen([sys.executable, "-m", "histo_monai", *CALL], env=dict(os.environ)) as process:
-            unfinished = Path("data/checkpoints/features-random-0")
             deadline = time.monotonic() + 120
-            while not list(unfinished.rglob("*.h5")) and process.poll() is None:
+            while not _finished() and process.poll() is None:
                 assert time.monotonic() < deadline
                 time.sleep(0.001)
             process.send_signal(signal.SIGKILL)

@@ -77,7 +77,8 @@ def slide_features(heatmap: Heatmap, model: str) -> dict[str, float]:
         InputError: the map has no such model, or a value outside 0..1.
     """
     if model not in heatmap.values:
-        raise InputError(f"map: no model {model!r}. Fix: name one of {', '.join(heatmap.values) or 'none'}")
+        known = f"name one of {', '.join(heatmap.values)}" if heatmap.values else "map the slide with a model"
+        raise InputError(f"map: no model {model!r}. Fix: {known}")
     seen = heatmap.tissue > 0
     cells = heatmap.cells[seen]
     tissue, values = (a[seen].astype(np.float64) for a in (heatmap.tissue, heatmap.values[model]))
