@@ -85,19 +85,8 @@ def run(method: str, encoder: int) -> None:
     if not (is_named and params.finetune.mode == "head"):  # such heads map slides from features
         slides = learned
     path = paths.encoder_folder(method, encoder) / paths.ENCODER
-    network, description = load_encoder(path)
     code = features_code_sha256()
-    asked = Asked(
-        _plan(params, description),
-        _encoding(params, code),
-        params.features.batchnorm_patches if has_batchnorm(network) else 0,
-    )
-    if asked.batchnorm_patches and method == "pretrained":
-        _LOG.warning(
-            "features: %d patches replace the batch-norm statistics of the weights file, which can cost much accuracy. "
-            "Fix: set features.batchnorm_patches: 0",
-            asked.batchnorm_patches,
-        )
+    asked = _asked(params, path, code, method)
     environment = read_environment()
     environment.use_cpus()
     stage = f"features-{method}-{encoder}"
@@ -153,6 +142,23 @@ class Asked(NamedTuple):
             **dataclasses.asdict(self.encoding),
             "batchnorm_patches": self.batchnorm_patches,
         }
+
+
+def _asked(params: Params, path: Path, code: str, method: str) -> Asked:
+    """Params of a pretraining's encoder; warns where they replace the statistics of given weights."""
+    network, description = load_encoder(path)
+    asked = Asked(
+        _plan(params, description),
+        _encoding(params, code),
+        params.features.batchnorm_patches if has_batchnorm(network) else 0,
+    )
+    if asked.batchnorm_patches and method == "pretrained":
+        _LOG.warning(
+            "features: %d patches replace the batch-norm statistics of the weights file, which can cost much accuracy. "
+            "Fix: set features.batchnorm_patches: 0",
+            asked.batchnorm_patches,
+        )
+    return asked
 
 
 def _encoding(params: Params, code: str) -> Encoding:
