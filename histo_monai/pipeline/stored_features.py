@@ -69,7 +69,7 @@ class HeadFeatures:
 
     def deepest(self, rows: pd.DataFrame) -> NDArray[np.float32]:
         """Features of a table's patches at the last depth, Shape (n, D)."""
-        return self.of(rows)[list(self.names)[-1]]
+        return self.at(rows, list(self.names.values())[-1:])
 
 
 @dataclass(frozen=True)
@@ -143,24 +143,17 @@ class StoredRows:
             InputError: a file is missing, or of another encoder; or it lacks a patch.
         """
         rows = distinct_patches(*tables)
-        features = {name: self.at(rows, [depth]) for name, depth in self.names.items()}
+        features = {name: self.at(rows, depth) for name, depth in self.names.items()}
         return HeadFeatures(PatchFeatures.of_rows(rows, features), self.names)
 
-    def at(self, rows: pd.DataFrame, depths: Sequence[Depth]) -> NDArray[np.float32]:
-        """Features of rows at some depths, side by side, Shape (n, D_1 + D_2 + ...), float32.
+    def at(self, rows: pd.DataFrame, depth: Depth) -> NDArray[np.float32]:
+        """Features of rows at one of the depths, Shape (n, D), float32.
 
         Raises:
-            InputError: as of `read`; or `features.depth` does not name a depth.
+            InputError: as of `read`.
         """
-        parts = []
-        for depth in depths:
-            if depth not in self.depths:
-                raise InputError(
-                    f"{self.folder}: no features at depth {depth}. Fix: name it in features.depth."
-                )
-            stage = 0 if depth == self.depths[-1] else depth or 0
-            parts.append(features_of_rows(self.folder, rows, stage=stage, **self._expected))
-        return np.concatenate(parts, axis=1).astype(np.float32)
+        stage = 0 if depth == self.depths[-1] else depth or 0
+        return features_of_rows(self.folder, rows, stage=stage, **self._expected).astype(np.float32)
 
     @property
     def _expected(self) -> dict[str, Any]:

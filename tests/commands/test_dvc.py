@@ -67,8 +67,8 @@ def test_folder_and_environment_are_those_of_the_process_that_asks(
     command = [*HERE, "convert", "µ.xml", "b.geojson"]
     status, _, error = _ran(command, tmp_path, variables)
     assert (status, "µ.xml" in error, "Traceback" in error) == (1, True, False)
-    told = _ran(command, tmp_path, {**variables, "HISTO_MONAI_TRACEBACK": "1"})
-    assert "Traceback" in told[2]
+    traced = _ran(command, tmp_path, {**variables, "HISTO_MONAI_TRACEBACK": "1"})
+    assert "Traceback" in traced[2]
 
 
 def test_a_command_of_another_copy_of_the_package_runs_its_own_code(

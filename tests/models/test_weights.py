@@ -263,7 +263,7 @@ ODD: dict[str, tuple[Callable[[State], Any], str]] = {
         lambda state: state | {"layer4.2.conv1.weight": torch.zeros(1)},
         r"0 missing, 1 \(layer4.2.conv1.weight\) left over",
     ),
-    "below a prefix nobody knows": (_under("model.tower."), r"without the prefix 'model\.tower\.'"),
+    "below an unknown prefix": (_under("model.tower."), r"without the prefix 'model\.tower\.'"),
     "below a word after known ones": (
         _under("module.backbone.tower."),
         r"without the prefix 'module\.backbone\.tower\.'",

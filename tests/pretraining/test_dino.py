@@ -236,7 +236,9 @@ def test_two_processes_have_the_losses_the_center_and_the_teacher_of_one(tmp_pat
         torch.testing.assert_close(mean, torch.tensor([3.0, 5.0, 7.0]) / 6)
 
 
-def test_a_killed_run_started_again_ends_in_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_run_started_again_ends_in_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = _dino(epochs=3)
     result = _pretrain(whole)
     killed, steps = _dino(epochs=3), 0
@@ -248,7 +250,7 @@ def test_a_killed_run_started_again_ends_in_the_same_bytes(tmp_path: Path) -> No
         if steps == 6:
             raise KilledError
 
-    killed.after_step = fail_in_the_middle_of_epoch_two  # type: ignore[method-assign]
+    monkeypatch.setattr(killed, "after_step", fail_in_the_middle_of_epoch_two)
     with pytest.raises(KilledError):
         _pretrain(killed, resume=tmp_path / "state.pt")
     again = _dino(epochs=3)

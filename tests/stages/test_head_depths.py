@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,15 +148,12 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
 ) -> None:
     stored_at = StoredRows.at
 
-    def drawn(self: StoredRows, rows: pd.DataFrame, depths: Sequence[int | None]) -> Any:
+    def drawn(self: StoredRows, rows: pd.DataFrame, depth: int | None) -> Any:
         """Features of stage 1 that state the class, and noise elsewhere, near the features of the encoder."""
-        values = []
-        for depth in depths:
-            real = stored_at(self, rows, [depth])
-            noise = np.random.default_rng((len(rows), depth or 0)).normal(size=real.shape)
-            noise += (rows["label"] == "tumor").to_numpy()[:, None] * (depth == 1)
-            values.append(real.mean(axis=0) + noise * real.std())
-        return np.concatenate(values, axis=1).astype(np.float32)
+        real = stored_at(self, rows, depth)
+        noise = np.random.default_rng((len(rows), depth or 0)).normal(size=real.shape)
+        noise += (rows["label"] == "tumor").to_numpy()[:, None] * (depth == 1)
+        return (real.mean(axis=0) + noise * real.std()).astype(np.float32)
 
     params_with(finetune__head__rule="best")()
     monkeypatch.setattr(StoredRows, "at", drawn)

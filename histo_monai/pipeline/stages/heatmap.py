@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-import math
 import shutil
 from functools import partial
 from pathlib import Path
@@ -36,7 +35,7 @@ from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import read_json, whole_folder
 from histo_monai.wsi.heatmaps.heatmap import SEEN
-from histo_monai.wsi.inference.head_maps import PLACES, HeadMapWork
+from histo_monai.wsi.inference.head_maps import HeadMapWork, other_places
 from histo_monai.wsi.inference.heatmaps import MapWork
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, mapped_classes, patches_mpp
@@ -158,14 +157,12 @@ def _work(run: Run, params: Params, settings: MapPlan, classes: tuple[str, ...])
     if params.finetune.mode != "head":
         return MapWork(settings, classes)
     stored = StoredRows.of_encoder(params, run.method, run.encoder)
-    folder, wanted = paths.features_folder(run.method, run.encoder), dataclasses.asdict(settings)
+    folder = paths.features_folder(run.method, run.encoder)
     has = read_json(folder / paths.METRICS, "run the stage features again", {"settings": {str: object}})[
         "settings"
     ]
-    odd = [name for name in PLACES if not math.isclose(float(has.get(name) or 0), wanted[name])]
-    if odd:
-        name = odd[0]
-        _LOG.info("heatmap: encoding patches, as %s is %s, of features %s", name, wanted[name], has.get(name))
+    if differing := other_places(has, settings):
+        _LOG.info("heatmap: encoding patches, as of the features %s", differing)
         return MapWork(settings, classes)
     for path in run.models.values():
         stored.check_model(path)

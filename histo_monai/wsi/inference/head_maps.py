@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from histo_monai.models.heads.mixture import Mixture
 from histo_monai.models.settings import Depth
 from histo_monai.models.task_model import load_head
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
-from histo_monai.wsi.heatmaps.origin import Origin, Origins, read_origin, slide_identity
+from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.wsi.heatmaps.origin import Origins, slide_identity
+from histo_monai.wsi.inference.heatmaps import MapFiles
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, columns_of, values_of
 from histo_monai.wsi.inference.patch_features import FeatureFile
@@ -26,8 +27,21 @@ from histo_monai.wsi.inference.slides import Advance
 
 FEATURES = "features"
 """Setting of a map's origin: SHA-256 of the encoder whose stored features the heads read."""
-PLACES = ("patch_px", "mpp", "stride_um", "tissue_mpp", "min_tissue_fraction")
+_PLACES = ("patch_px", "mpp", "stride_um", "tissue_mpp", "min_tissue_fraction")
 """Settings that decide the patches of a slide."""
+
+
+def other_places(recorded: Mapping[str, Any], settings: MapPlan) -> str:
+    """First setting by which features lie elsewhere than the cells of a map, in words; empty if they lie there.
+
+    Args:
+        recorded: settings of the features.
+    """
+    for name in _PLACES:
+        has, wanted = recorded.get(name), getattr(settings, name)
+        if not math.isclose(float(has or 0), wanted):
+            return f"{name} is {has}, expected {wanted}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class HeadMapWork:
+class HeadMapWork(MapFiles):
     """Heat-maps as `SlideWork`: <slide_id>.csv and .json, as of `MapWork`.
 
     Attributes:
@@ -62,7 +76,6 @@ class HeadMapWork:
     folder: Path
     encoder_sha256: str
     deepest: Depth
-    suffix: ClassVar[str] = ".csv"
 
     def origins(self, device: torch.device) -> Origins:
         """Origins with the mapped classes, the settings and the encoder."""
@@ -99,16 +112,13 @@ class HeadMapWork:
         path = self.folder / f"{job.slide_id}.h5"
         with FeatureFile(path) as file:
             found, made_from = file.read(), file.made_from()["settings"]
-        wanted = asdict(self.settings)
-        differing = [name for name in PLACES if not math.isclose(float(made_from.get(name, 0)), wanted[name])]
+        differing = other_places(made_from, self.settings)
         if differing:
-            name = differing[0]
-            raise InputError(
-                f"{path}: {name} is {made_from.get(name)}, expected {wanted[name]}. Fix: run the features stage again."
-            )
+            raise InputError(f"{path}: {differing}. Fix: run the features stage again.")
+        slide_sha256 = slide_identity(job.path).sample_sha256
         values: dict[str, NDArray[np.float32]] = {}
         for name, head in networks.items():
-            predicted = self._predicted(head, self._features(path, job, head.depths))
+            predicted = self._predicted(head, self._features(path, slide_sha256, head.depths))
             if not np.isfinite(predicted).all():
                 raise InputError(f"{path}: the head of column {name!r} outputs NaN. Fix: run finetune again.")
             for number, column in enumerate(columns_of(name, self.classes)):
@@ -127,27 +137,18 @@ class HeadMapWork:
         predicted: NDArray[np.float32] = torch.cat([empty, *parts]).numpy()
         return predicted
 
-    def _features(self, path: Path, job: SlideJob, depths: tuple[Depth, ...]) -> NDArray[np.floating]:
+    def _features(self, path: Path, slide_sha256: str, depths: tuple[Depth, ...]) -> NDArray[np.floating]:
         """Features of a slide at some depths side by side, Shape (n, D)."""
-        sha256 = slide_identity(job.path).sample_sha256
         stages = [0 if depth == self.deepest else depth or 0 for depth in depths]
         parts = [
             read_features(
                 path,
                 stage=stage,
                 encoder_sha256=self.encoder_sha256,
-                slide_sha256=sha256,
+                slide_sha256=slide_sha256,
                 depth=self.deepest or 0,
             ).features
             for stage in stages
         ]
         together: NDArray[np.floating] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         return together
-
-    def write(self, path: Path, found: Heatmap, origin: Origin) -> None:
-        """Write a heat-map."""
-        write_heatmap(path, found, origin)
-
-    def made_from(self, path: Path) -> Mapping[str, Any] | None:
-        """Origin of a heat-map file."""
-        return read_origin(path.with_suffix(".json"))

@@ -63,9 +63,23 @@ def map_slide(
     return Heatmap(patches.grid, cells, patches.tissue, values)
 
 
+class MapFiles:
+    """Files of heat-maps for `SlideWork`: <slide_id>.csv and .json."""
+
+    suffix: ClassVar[str] = ".csv"
+
+    def write(self, path: Path, found: Heatmap, origin: Origin) -> None:
+        """Write a heat-map."""
+        write_heatmap(path, found, origin)
+
+    def made_from(self, path: Path) -> Mapping[str, Any] | None:
+        """Origin of a heat-map file."""
+        return read_origin(path.with_suffix(".json"))
+
+
 @dataclass(frozen=True)
-class MapWork:
-    """Heat-maps as `SlideWork`: <slide_id>.csv and .json.
+class MapWork(MapFiles):
+    """Heat-maps as `SlideWork`, by networks.
 
     Attributes:
         classes: mapped classes; empty for a score.
@@ -73,7 +87,6 @@ class MapWork:
 
     settings: MapPlan
     classes: tuple[str, ...]
-    suffix: ClassVar[str] = ".csv"
 
     def origins(self, device: torch.device) -> Origins:
         """Origins with the mapped classes and the settings, precision included."""
@@ -90,14 +103,6 @@ class MapWork:
         return map_slide(
             job.path, job.mpp, networks, self.settings, device=device, workers=workers, advance=advance
         )
-
-    def write(self, path: Path, found: Heatmap, origin: Origin) -> None:
-        """Write a heat-map."""
-        write_heatmap(path, found, origin)
-
-    def made_from(self, path: Path) -> Mapping[str, Any] | None:
-        """Origin of a heat-map file."""
-        return read_origin(path.with_suffix(".json"))
 
 
 def map_slides(
