@@ -25,7 +25,15 @@ from histo_monai.slides.opening import (
 )
 from histo_monai.slides.resample import WHITE, Window, area_resample, make_patches, plan_window
 from histo_monai.slides.resolution import objective_power, resolve_mpp
-from histo_monai.slides.tiff import find_levels, is_leica, is_tiff, read_pages, why_not_leica
+from histo_monai.slides.tiff import (
+    LevelTiles,
+    TiffBackend,
+    find_levels,
+    is_leica,
+    is_tiff,
+    read_pages,
+    why_not_leica,
+)
 from histo_monai.utils.errors import InputError
 
 _STRIP_PX = 16 * 2**20
@@ -113,7 +121,7 @@ class Slide:
                 f"read_many: side_px is {sorted(sides) or 'missing'}. Fix: pass boxes of one side_px."
             )
         side = sides.pop()
-        plans = [self._plan(box) for box in boxes]
+        plans = [self.plan(box) for box in boxes]
         patches = np.empty((len(boxes), 3, side, side), np.uint8)
         # Neighbors in a row, with all resolutions of a place together: they use the same tiles.
         order = sorted(range(len(boxes)), key=lambda number: _place(boxes[number]))
@@ -142,13 +150,24 @@ class Slide:
         except InputError as error:
             raise SlideError(self.path, str(error)) from None
 
-    def _plan(self, box: Box) -> tuple[int, Window]:
+    def plan(self, box: Box) -> tuple[int, Window]:
+        """Level of a box, and the window of it that is read.
+
+        Raises:
+            SlideError: The box is finer than the slide by more than 10 %, or too large.
+        """
         level = self.level_for(box.mpp)
         downsample = self.level_downsamples[level]
         center_yx = (box.center_yx[0] / downsample, box.center_yx[1] / downsample)
         window = plan_window(center_yx, box.side_px, box.mpp / self.level_mpps[level])
         self._check_size(window.region_px, window.region_px, box.mpp)
         return level, window
+
+    def tiles(self, level: int) -> LevelTiles | None:
+        """The encoded tiles of a level; None for a library that does not give them (OpenSlide)."""
+        if not isinstance(self._backend, TiffBackend):
+            return None
+        return LevelTiles(self._backend, self._numbers[level], self.level_sizes_yx[level])
 
     def _check_size(self, height: int, width: int, mpp: float) -> None:
         if height * width > _MAX_PX:

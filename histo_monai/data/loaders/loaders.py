@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,18 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from histo_monai.data.decoding.patches import is_decodable, read_patches
+from histo_monai.data.decoding.tile_store import TileStore
 from histo_monai.data.loaders.kept import MAX_BYTES, KeptPixels
 from histo_monai.data.loaders.order import slides_to_mix
 from histo_monai.data.loaders.reader import check_on_slide
-from histo_monai.slides import MAX_OPEN, SlidePool, concentric_boxes
+from histo_monai.slides import MAX_OPEN, Box, Slide, SlidePool, concentric_boxes
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.transfer import sent
 
 AHEAD = 2
 """Batches that each reading process prefetches."""
+_FEW_SLIDES = 5
 Patches = tuple[torch.Tensor, torch.Tensor]
 """Pixels (n, C S, 3, P, P) uint8 of C centers at S resolutions, and the row of each sample in its table (n,) int64."""
 Offsets = Sequence[tuple[float, float]]
@@ -115,21 +120,39 @@ class ConcentricPatches(PatchDataset):
         rows = np.asarray(indices, dtype=np.int64)
         return torch.from_numpy(self._kept.get(rows, self._read)), torch.from_numpy(rows)
 
+    def suits(self, store: TileStore) -> bool:
+        """Whether a store decodes the slides, judged by a few of them; others are decoded by the CPU."""
+        few = np.unique(np.linspace(0, len(self.paths) - 1, _FEW_SLIDES).astype(int))
+        slides = (self._pool.get(self.paths[row], float(self.slide_mpps[row])) for row in few)
+        return all(is_decodable(slide, self.mpps, store) for slide in slides)
+
+    def decoded(self, rows: NDArray[np.int64], store: TileStore) -> torch.Tensor:
+        """Pixels of a batch on the device of a store, in the order of `rows`."""
+        num, side = self.num_patches, self.patch_px
+        patches = torch.empty((len(rows), num, 3, side, side), dtype=torch.uint8, device=store.device)
+        for where, slide, boxes in self._boxes(rows):
+            read = read_patches(slide, boxes, store).view(len(where), num, 3, side, side)
+            patches[sent(torch.from_numpy(where), store.device)] = read
+        return patches
+
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         num, side = self.num_patches, self.patch_px
         patches = np.empty((len(rows), num, 3, side, side), dtype=np.uint8)
+        for where, slide, boxes in self._boxes(rows):
+            patches[where] = slide.read_many(boxes).reshape(len(where), num, 3, side, side)
+        return patches
+
+    def _boxes(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Slide, list[Box]]]:
+        """Slide after slide: places in the batch, the slide, and the boxes of its samples."""
         of_slide = self.slide_row[rows]
         for slide_row in np.unique(of_slide):
             where = np.flatnonzero(of_slide == slide_row)
             slide = self._pool.get(self.paths[slide_row], float(self.slide_mpps[slide_row]))
             check_on_slide(slide, self.center_yx[rows[where]])
-            offsets = self.offsets * (side * self.mpps[0] / slide.mpp)
+            offsets = self.offsets * (self.patch_px * self.mpps[0] / slide.mpp)
             centers = (self.center_yx[rows[where]][:, np.newaxis] + offsets).reshape(-1, 2)
-            boxes = [
-                box for y, x in centers for box in concentric_boxes((float(y), float(x)), side, self.mpps)
-            ]
-            patches[where] = slide.read_many(boxes).reshape(len(where), num, 3, side, side)
-        return patches
+            boxes = [concentric_boxes((float(y), float(x)), self.patch_px, self.mpps) for y, x in centers]
+            yield where, slide, list(itertools.chain.from_iterable(boxes))
 
 
 def _as_read(batch: Any) -> Any:

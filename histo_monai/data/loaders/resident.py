@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
 from histo_monai.data.loaders.batches import Batches
-from histo_monai.data.loaders.loaders import PatchDataset, Patches, patch_loader
+from histo_monai.data.loaders.decoded import DecodedPatches, store_for
+from histo_monai.data.loaders.loaders import ConcentricPatches, PatchDataset, Patches, patch_loader
 from histo_monai.data.loaders.sent import SentPatches
 from histo_monai.utils.transfer import sent
 
@@ -36,8 +37,11 @@ def repeated_batches(
 
 def read_batches(
     dataset: PatchDataset, batches: Batches | _Missing, *, workers: int, device: torch.device
-) -> DataLoader[Patches] | SentPatches:
-    """Batches that are read each time and sent to the device."""
+) -> DataLoader[Patches] | SentPatches | DecodedPatches:
+    """Batches that are read each time and sent to the device, or decoded there."""
+    store = store_for(dataset, workers, device) if isinstance(dataset, ConcentricPatches) else None
+    if isinstance(dataset, ConcentricPatches) and store is not None:
+        return DecodedPatches(dataset, batches, store)
     if device.type == "cuda" and workers:
         return SentPatches(dataset, batches, workers=workers, device=device)
     return patch_loader(dataset, batches, workers=workers, pin=device.type == "cuda")
@@ -108,5 +112,5 @@ class _Missing(Sampler[list[int]]):
             yield missing.tolist()
 
 
-PatchLoader = DataLoader[Patches] | SentPatches | ResidentPatches
+PatchLoader = DataLoader[Patches] | DecodedPatches | SentPatches | ResidentPatches
 """Batches, epoch after epoch."""

@@ -1,6 +1,6 @@
 """Tiled TIFF for the slide reader: tables, levels, descriptions, and checked tiles."""
 
-from histo_monai.slides.tiff.backend import TiffBackend
+from histo_monai.slides.tiff.backend import LevelTiles, TiffBackend
 from histo_monai.slides.tiff.decode import why_not_decoded, why_not_pillow
 from histo_monai.slides.tiff.leica import is_leica, why_not_leica
 from histo_monai.slides.tiff.levels import Level, find_levels
@@ -13,6 +13,7 @@ __all__ = [
     "LZW",
     "MAX_SIDE_PX",
     "Level",
+    "LevelTiles",
     "Page",
     "TiffBackend",
     "find_levels",

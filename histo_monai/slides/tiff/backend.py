@@ -6,6 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,11 @@ _Place = tuple[int, int]
 
 
 class TiffBackend:
-    """A slide whose tiles are decoded by Pillow."""
+    """A slide whose tiles are decoded by Pillow.
+
+    Attributes:
+        opening: Key of its tiles in caches, made for each opening: the file may change between openings.
+    """
 
     name = "pillow"
     bounds_yx = (0, 0)  # No format of this backend states bounds.
@@ -47,11 +52,37 @@ class TiffBackend:
         """
         self.level_sizes_yx = tuple(page.size_yx for page in levels)
         self._guard = TileGuard(path, levels)
-        self._opening = object()  # A cache key per opening: the file may change between openings.
+        self.opening = object()
         for level in range(len(levels)):
             if self._guard.is_written(level, (0, 0)):
                 self._guard.check(level, (0, 0))
                 self._decode(level, (0, 0))
+
+    @property
+    def pages(self) -> Sequence[Page]:
+        """The pages that are read, level by level."""
+        return self._guard.levels
+
+    def encoded(self, level: int, places: Sequence[_Place]) -> list[bytes]:
+        """The bytes of tiles, checked; empty for a tile that the file does not hold.
+
+        Raises:
+            SlideError: A tile is damaged, or the file has changed since it was opened.
+        """
+        self._guard.check_unchanged()
+        found = []
+        for place in places:
+            self._guard.check(level, place)
+            found.append(self._guard.data(level, place) if self._guard.is_written(level, place) else b"")
+        return found
+
+    def decoded(self, level: int, place: _Place) -> NDArray[np.uint8]:
+        """The part of a written tile inside the level, shape (h, w, 3), RGB.
+
+        Raises:
+            SlideError: The tile is damaged.
+        """
+        return self._decode(level, place)
 
     def read_regions(
         self, level: int, corners_yx: Sequence[_Place], size_yx: _Place
@@ -79,7 +110,7 @@ class TiffBackend:
         """Tiles with their rows and columns, cached tiles first."""
         cache, missing = tile_cache(), []
         for place in places:
-            tile = cache.get((self._opening, level, place))
+            tile = cache.get((self.opening, level, place))
             if tile is not None:
                 yield place, tile
             elif self._guard.is_written(level, place):
@@ -88,7 +119,7 @@ class TiffBackend:
                 size_yx = self._guard.field(level, place)[1]
                 yield place, np.broadcast_to(np.uint8(WHITE), (*size_yx, 3))
         for place, tile in zip(missing, self._decode_tiles(level, missing), strict=True):
-            cache.put((self._opening, level, place), tile)
+            cache.put((self.opening, level, place), tile)
             yield place, tile
 
     def _decode_tiles(self, level: int, places: Sequence[_Place]) -> Iterator[NDArray[np.uint8]]:
@@ -147,8 +178,26 @@ class TiffBackend:
 
     def close(self) -> None:
         """Close the file."""
-        tile_cache().forget(self._opening)
+        tile_cache().forget(self.opening)
         self._guard.close()
+
+
+class LevelTiles(NamedTuple):
+    """The tiles of one level of an open TIFF.
+
+    Attributes:
+        number: Of the level among those of the backend.
+        size_yx: Height and width of the level, pixels, without padding to whole tiles.
+    """
+
+    backend: TiffBackend
+    number: int
+    size_yx: tuple[int, int]
+
+    @property
+    def page(self) -> Page:
+        """How the tiles are encoded, and where."""
+        return self.backend.pages[self.number]
 
 
 def _paste(tile: NDArray[np.uint8], corner_yx: _Place, region: NDArray[np.uint8]) -> None:

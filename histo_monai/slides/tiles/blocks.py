@@ -32,7 +32,7 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
         slide: Open slide; only its path, levels and resolution are used.
         cells: (row, column), shape (n, 2).
         patch_px: P, side of a patch.
-        mpp: Resolution of the patches, µm per px.
+        mpp: Resolution of the patches, µm per px; an attribute.
 
     Raises:
         InputError: The stride is no whole number of patch pixels.
@@ -44,7 +44,7 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
     ) -> None:
         self._stride_px = whole_stride(grid.stride_um, mpp)
         self._path, self._slide_mpp, self._downsample = slide.path, slide.mpp, grid.downsample
-        self._cells, self._patch_px, self._mpp = cells, patch_px, mpp
+        self._cells, self._patch_px, self.mpp = cells, patch_px, mpp
         self._pool = SlidePool(1)
         level_mpp = slide.level_mpps[slide.level_for(mpp)]
         by_source = int(_SOURCE_PX * level_mpp / mpp - patch_px) // self._stride_px + 1
@@ -69,11 +69,24 @@ class CellBlocks(Sequence[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
         steps = int((cells.max(axis=0) - first).max())
         y, x = (first + (steps + 1) / 2) * self._downsample
         side_px = steps * self._stride_px + self._patch_px
-        slide = self._pool.get(self._path, self._slide_mpp)
-        field = slide.read(Box((float(y), float(x)), side_px, self._mpp))
+        field = self.slide().read(Box((float(y), float(x)), side_px, self.mpp))
         windows = sliding_window_view(field, (self._patch_px, self._patch_px), axis=(1, 2))
         rows, columns = ((cells - first) * self._stride_px).T
         return windows.transpose(1, 2, 0, 3, 4)[rows, columns], numbers
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Numbers of all cells, block after block."""
+        return np.concatenate([*self._numbers, np.zeros(0, dtype=np.int64)])
+
+    def slide(self) -> Slide:
+        """The slide, opened by this process."""
+        return self._pool.get(self._path, self._slide_mpp)
+
+    def boxes(self, numbers: NDArray[np.int64]) -> list[Box]:
+        """The patches of cells by their numbers."""
+        centers = (self._cells[numbers] + 0.5) * self._downsample
+        return [Box((float(y), float(x)), self._patch_px, self.mpp) for y, x in centers]
 
     def close(self) -> None:
         """Close the file if this process opened it."""

@@ -12,6 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from histo_monai.data.decoding.ahead import prepared_ahead
+from histo_monai.data.decoding.choice import tile_store
+from histo_monai.data.decoding.patches import is_decodable, read_patches
+from histo_monai.data.decoding.tile_store import TileStore
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.slides import open_slide
@@ -62,20 +66,38 @@ class SlidePatches:
     def batches(self, device: torch.device, workers: int) -> Iterator[tuple[torch.Tensor, NDArray[np.int64]]]:
         """Batches (n, 3, P, P), float32, 0..1, channels last, on the device; and cell numbers.
 
+        A GPU that decodes JPEG cuts the patches itself (`data.decoding`).
+
         Args:
             workers: reading processes; 0 reads in this process.
 
         Raises:
             SlideError: the file is damaged.
         """
-        order = EpochBatches(len(self.blocks), 1, seed=None)
-        loader = patch_loader(_BlockTensors(self.blocks), order, workers=workers, pin=device.type == "cuda")
+        store = tile_store(device)
         try:
-            for patches, numbers in _batches(loader, self.batch_size, device):
+            if store is not None and is_decodable(self.blocks.slide(), [self.blocks.mpp], store):
+                found = prepared_ahead(lambda: self._decoded(store), store.stream)
+            else:
+                found = self._read(device, workers)
+            for patches, numbers in found:
                 pixels = patches.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
                 yield pixels, numbers.numpy()
         finally:
             self.blocks.close()
+
+    def _read(self, device: torch.device, workers: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Batches of patches that the CPU has decoded."""
+        order = EpochBatches(len(self.blocks), 1, seed=None)
+        loader = patch_loader(_BlockTensors(self.blocks), order, workers=workers, pin=device.type == "cuda")
+        return _batches(loader, self.batch_size, device)
+
+    def _decoded(self, store: TileStore) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Batches of patches that the device decodes."""
+        slide, order = self.blocks.slide(), self.blocks.order
+        for first in range(0, len(order), self.batch_size):
+            numbers = order[first : first + self.batch_size]
+            yield read_patches(slide, self.blocks.boxes(numbers), store), torch.from_numpy(numbers)
 
 
 class _BlockTensors(Dataset[Any]):

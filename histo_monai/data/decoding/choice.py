@@ -1,0 +1,52 @@
+"""Which decoder reads slides: `HISTO_MONAI_DECODER`, else the GPU where it can."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+
+import torch
+
+from histo_monai.data.decoding.codec import find_codec
+from histo_monai.data.decoding.tile_store import TileStore
+from histo_monai.utils.errors import InputError
+
+_LOG = logging.getLogger(__name__)
+
+VARIABLE = "HISTO_MONAI_DECODER"
+
+
+def tile_store(device: torch.device) -> TileStore | None:
+    """Tiles decoded on a device; None where the CPU decodes.
+
+    Raises:
+        InputError: `HISTO_MONAI_DECODER` is neither cpu nor gpu, or it is gpu and the device cannot decode.
+    """
+    asked = os.environ.get(VARIABLE, "")
+    if asked not in ("", "cpu", "gpu"):
+        raise InputError(f"{VARIABLE}: {asked[:40]!r} is no decoder. Fix: set cpu or gpu, or remove it")
+    if asked == "cpu":
+        return None
+    store, why = _found(device)
+    if store is None and asked == "gpu":
+        raise InputError(f"{VARIABLE}: gpu, but {why}. Fix: set cpu, or remove it")
+    return store
+
+
+def decoder_line(device: torch.device) -> str:
+    """What decodes slides for work on a device, and why, for `doctor`."""
+    if os.environ.get(VARIABLE) == "cpu":
+        return f"slides are decoded by the CPU ({VARIABLE})"
+    store, why = _found(device)
+    return f"slides are decoded by the GPU ({why})" if store else f"slides are decoded by the CPU: {why}"
+
+
+@functools.cache
+def _found(device: torch.device) -> tuple[TileStore | None, str]:
+    """Store of a device, once per process, and its decoder or the reason for none."""
+    if device.type != "cuda":
+        return None, f"the device is {device}"
+    codec, what = find_codec(device)
+    _LOG.info("decoding: decoder=%s %s=%s", "gpu" if codec else "cpu", "by" if codec else "reason", what)
+    return (None, what) if codec is None else (TileStore(codec, device), what)

@@ -1,0 +1,131 @@
+"""Patches of a slide cut from tiles that were decoded on a device; pixels are those of `Slide.read_many`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.data.decoding.resample import cropped, patches_of
+from histo_monai.data.decoding.tile_store import TileStore
+from histo_monai.slides import Box, Slide
+from histo_monai.slides.resample import Window
+from histo_monai.slides.tiff import LevelTiles
+from histo_monai.utils.transfer import sent
+
+_MOSAIC_BYTES = 256 * 2**20
+"""Of the tiles under the patches that are cut together."""
+
+_Numbered = tuple[int, Window]
+
+
+def is_decodable(slide: Slide, mpps: Sequence[float], store: TileStore) -> bool:
+    """Whether the levels that serve these resolutions are encoded as the codec reads it."""
+    found = [slide.tiles(slide.level_for(mpp)) for mpp in mpps]
+    return all(tiles is not None and store.codec.reads(tiles.page) for tiles in found)
+
+
+def read_patches(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.Tensor:
+    """The patches of boxes of one side, in the given order.
+
+    Returns:
+        Shape (n, 3, side_px, side_px), uint8, RGB, on the store's device. A value differs from `Slide.read_many` by
+        the codec's rounding, and by at most 1 where the patch is resampled.
+
+    Raises:
+        SlideError: A box is finer than the slide by more than 10 %, or the file is damaged.
+    """
+    asking = torch.cuda.current_stream(store.device) if store.stream is not None else None
+    with store.turn():
+        patches = _read(slide, boxes, store)
+    if asking is not None and store.stream is not None and asking != store.stream:
+        asking.wait_stream(store.stream)
+        patches.record_stream(asking)
+    return patches
+
+
+def _read(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.Tensor:
+    """`read_patches` on the store's stream."""
+    side = boxes[0].side_px
+    patches = torch.empty((len(boxes), 3, side, side), dtype=torch.uint8, device=store.device)
+    groups: dict[tuple[int, int, float, bool], list[_Numbered]] = defaultdict(list)
+    for number, (level, window) in enumerate(map(slide.plan, boxes)):
+        groups[level, window.region_px, window.scale, window.is_aligned].append((number, window))
+    for (level, *_), group in groups.items():
+        tiles = slide.tiles(level)
+        for part in _parts(tiles, group, store):
+            numbers, windows = [number for number, _ in part], [window for _, window in part]
+            if tiles is None or not _fits(tiles, windows, store):
+                read = slide.read_many([boxes[number] for number in numbers])
+                ready = sent(torch.from_numpy(read), store.device)
+            else:
+                ready = patches_of(_regions(tiles, windows, store), windows)
+            patches[sent(torch.tensor(numbers), store.device)] = ready
+    return patches
+
+
+def _parts(
+    tiles: LevelTiles | None, group: Sequence[_Numbered], store: TileStore
+) -> Iterator[Sequence[_Numbered]]:
+    """Windows whose tiles fit into the store and whose mosaics fit into `_MOSAIC_BYTES`."""
+    if tiles is None or not store.codec.reads(tiles.page):
+        yield group
+        return
+    height, width = tiles.page.tile_yx
+    side = group[0][1].region_px
+    num_bytes = 3 * (side + 2 * height) * (side + 2 * width)
+    together = max(1, _MOSAIC_BYTES // num_bytes)
+    for first in range(0, len(group), together):
+        waiting = [group[first : first + together]]
+        while waiting:
+            part = waiting.pop(0)
+            if len(part) == 1 or _fits(tiles, [window for _, window in part], store):
+                yield part
+            else:
+                waiting = [part[: len(part) // 2], part[len(part) // 2 :], *waiting]
+
+
+def _fits(tiles: LevelTiles, windows: Sequence[Window], store: TileStore) -> bool:
+    """Whether the store can hold all tiles of windows at once, decoded by its codec."""
+    if not store.codec.reads(tiles.page):
+        return False
+    places, is_there = _under(tiles, windows)[:2]
+    return len(np.unique(places[is_there], axis=0)) <= store.most_tiles(tiles.page.tile_yx)
+
+
+def _under(
+    tiles: LevelTiles, windows: Sequence[Window]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
+    """Tiles under windows of one size.
+
+    Returns:
+        Rows and columns of the tiles under each window, shape (n, Ky, Kx, 2); which of them the level has, shape
+        (n, Ky, Kx); and the corners of the windows from that of their first tile, shape (n, 2).
+    """
+    tile_yx = np.array(tiles.page.tile_yx)
+    corners = np.array([window.corner_yx for window in windows], dtype=np.int64)
+    first = corners // tile_yx
+    num = ((corners + windows[0].region_px - 1) // tile_yx - first).max(axis=0) + 1
+    steps = np.stack(np.meshgrid(*map(np.arange, num), indexing="ij"), axis=-1)
+    places = first[:, None, None] + steps
+    grid_yx = -(-np.array(tiles.size_yx) // tile_yx)
+    return places, ((places >= 0) & (places < grid_yx)).all(axis=-1), corners - first * tile_yx
+
+
+def _regions(tiles: LevelTiles, windows: Sequence[Window], store: TileStore) -> torch.Tensor:
+    """Regions of windows of one size, white outside the slide, shape (n, 3, region_px, region_px)."""
+    places, is_there, offsets = _under(tiles, windows)
+    slots = np.zeros(is_there.shape, dtype=np.int64)
+    if is_there.any():
+        known, which = np.unique(places[is_there], axis=0, return_inverse=True)
+        slots[is_there] = store.get(tiles, [(int(row), int(column)) for row, column in known])[which.ravel()]
+    pixels = store.pixels(tiles.page.tile_yx)
+    num, (rows, columns) = len(slots), places.shape[1:3]
+    height, width = tiles.page.tile_yx
+    mosaics = pixels[sent(torch.from_numpy(slots.ravel()), store.device)]
+    mosaics = mosaics.view(num, rows, columns, 3, height, width).permute(0, 3, 1, 4, 2, 5)
+    whole = mosaics.reshape(num, 3, rows * height, columns * width)
+    return cropped(whole, torch.from_numpy(offsets), windows[0].region_px)
