@@ -33,15 +33,21 @@ def markdown(found: Row) -> str:
         ]
     others = [row for row in found["rows"] if row not in steps]
     if others:
-        lines += ["", "| | seconds | of the limit | limit |", "|---|---|---|---|"]
+        lines += ["", "| | seconds | of the limit | limit | otherwise, s | |", "|---|---|---|---|---|---|"]
         lines += [
             f"| {row['what']} | {statistics.median(row['seconds']['ours']):.3g} | {of_limit(row)} | "
-            f"{row['seconds']['limit_is']} |"
+            f"{row['seconds']['limit_is']} | {otherwise(row)} | {row['seconds'].get('peer_is', '')} |"
             for row in others
         ]
     return "\n".join(
         [*lines, *(["", *(f"- {note}" for note in found["notes"])] if found["notes"] else []), ""]
     )
+
+
+def otherwise(row: Row) -> str:
+    """Seconds of what users would pick otherwise; a dash where there is nothing."""
+    peer = row["seconds"].get("peer")
+    return f"{statistics.median(peer):.3g}" if peer else "-"
 
 
 def step_line(row: Row, ceilings: dict[str, Any], is_quick: bool) -> str:

@@ -53,6 +53,13 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("tests", "", 60, 200, "the device gives what the CPU gives"),
+    Part(
+        "decoding",
+        "parts/decoding.py",
+        40,
+        120,
+        "slides decoded by the GPU and by the CPU, all cores and four",
+    ),
     Part("ceilings", "gpu/ceilings.py", 10, 60, "copies and products of matrices, at most"),
     Part("steps", "parts/steps.py", 60, 170, "a step of every method at the paper's sizes"),
     Part("maps", "parts/maps.py", 40, 110, "a gigapixel slide, from file to map"),
