@@ -36,29 +36,37 @@ from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan
 
 FEW_CORES = 4
-CORES = "HISTO_MONAI_BENCHMARK_CORES"
+CORES, FOLDER = "HISTO_MONAI_BENCHMARK_CORES", "HISTO_MONAI_BENCHMARK_FOLDER"
+MOST_TILES = 4096
 
 
 def main() -> None:
     keep_freed_memory()
-    if CORES not in os.environ:
-        cores = sorted(os.sched_getaffinity(0))
-        for some in (cores, cores[:FEW_CORES]):
-            command = ["taskset", "-c", ",".join(map(str, some)), sys.executable, *sys.argv]
-            subprocess.run(command, env=os.environ | {CORES: str(len(some))}, check=True)
-            if len(cores) <= FEW_CORES:
-                return
+    options = asked()
+    if CORES in os.environ:
+        options.workers = max(int(os.environ[CORES]) - 2, 0)
+        decode_with(int(os.environ[CORES]))
+        rows(Path(os.environ[FOLDER]), torch.device(options.device), options, int(os.environ[CORES]))
         return
-    options, device, cores_now = asked(), torch.device(asked().device), int(os.environ[CORES])
-    options.workers = max(cores_now - 2, 0)
-    decode_with(cores_now)
     with tempfile.TemporaryDirectory() as folder:
-        tile_row(Path(folder), device, options, cores_now)
-        map_row(Path(folder), device, options, cores_now)
-        path = make_slide(Path(folder) / "triples.tif", SLIDE_PX)
-        for name in ("rsp", "moco"):
-            if not is_time_up(f"step of {name}, {cores_now} cores"):
-                step_row(path, name, device, options, cores_now)
+        world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, WORLD_PX, 0.25))
+        image = np.concatenate(list(render_strips(world, WORLD_PX, WORLD_PX)))
+        write_jpeg(Path(folder) / "map.tif", image, 2 if options.quick else 16)
+        make_slide(Path(folder) / "triples.tif", SLIDE_PX)
+        cores = sorted(os.sched_getaffinity(0))
+        for some in (cores, cores[:FEW_CORES])[: 2 if len(cores) > FEW_CORES else 1]:
+            command = ["taskset", "-c", ",".join(map(str, some)), sys.executable, *sys.argv]
+            environment = os.environ | {CORES: str(len(some)), FOLDER: folder}
+            subprocess.run(command, env=environment, check=True)
+
+
+def rows(folder: Path, device: torch.device, options: argparse.Namespace, cores: int) -> None:
+    """All rows with a number of cores."""
+    tile_row(folder / "map.tif", device, options, cores)
+    map_row(folder / "map.tif", device, options, cores)
+    for name in ("rsp", "moco"):
+        if not is_time_up(f"step of {name}, {cores} cores"):
+            step_row(folder / "triples.tif", name, device, options, cores)
 
 
 def decoders_on(device: torch.device) -> dict[str, str]:
@@ -66,19 +74,15 @@ def decoders_on(device: torch.device) -> dict[str, str]:
     return {OURS: "gpu" if device.type == "cuda" else "cpu", PEER: "cpu"}
 
 
-def tile_row(folder: Path, device: torch.device, options: argparse.Namespace, cores: int) -> None:
+def tile_row(path: Path, device: torch.device, options: argparse.Namespace, cores: int) -> None:
     """Tiles of a slide, decoded and left on the device, against the CPU's threads; each tile once."""
-    side = 1024 if options.quick else 8192
-    world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, WORLD_PX, 0.25))
-    image = np.concatenate(list(render_strips(world, WORLD_PX, WORLD_PX)))
-    path = write_jpeg(folder / "tiles.tif", image, max(1, side // WORLD_PX))
     store = tile_store(device)
     with open_slide(path) as slide:
         tiles = slide.tiles(0)
         if tiles is None:
             raise AssertionError("a TIFF has tiles")
-        rows, columns = tiles.page.grid_yx
-        places = [(row, column) for row in range(rows) for column in range(columns)]
+        places = [divmod(number, tiles.page.grid_yx[1]) for number in range(len(tiles.page.counts))]
+        places = places[:MOST_TILES]
 
         def by_device() -> None:
             if store is None:
@@ -99,12 +103,9 @@ def tile_row(folder: Path, device: torch.device, options: argparse.Namespace, co
     ).tell()  # fmt: skip
 
 
-def map_row(folder: Path, device: torch.device, options: argparse.Namespace, cores: int) -> None:
+def map_row(path: Path, device: torch.device, options: argparse.Namespace, cores: int) -> None:
     """A map of a slide of 32,768² px at its finest level, 256 px side by side; `--quick`: smaller."""
     times_px, patch_px, mpp, batch_size = (2, 64, 1.0, 64) if options.quick else (16, 256, 0.25, 256)
-    world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, WORLD_PX, 0.25))
-    image = np.concatenate(list(render_strips(world, WORLD_PX, WORLD_PX)))
-    path = write_jpeg(folder / "map.tif", image, times_px)
     plan = MapPlan(patch_px, mpp, patch_px * mpp, 16.0, 0.5, batch_size)
     torch.manual_seed(0)
     models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)).eval(), device)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import queue
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -67,13 +68,18 @@ class NvImageCodec:
     def __init__(self, device: torch.device, *, has_engines: bool) -> None:
         nv = _library()
         kinds = nv.BackendKind
-        jpeg = kinds.HW_GPU_ONLY if has_engines else kinds.HYBRID_CPU_GPU
-        self._decoder = _decoder(device, [jpeg, kinds.GPU_ONLY, kinds.CPU_ONLY])
+        self._jpeg = [kinds.HW_GPU_ONLY if has_engines else kinds.HYBRID_CPU_GPU]
+        self._any = [*self._jpeg, kinds.GPU_ONLY, kinds.CPU_ONLY]
         self._device = device
+        self._idle: dict[bool, queue.SimpleQueue[tuple[Any, torch.cuda.Stream]]] = {
+            is_raw: queue.SimpleQueue() for is_raw in (False, True)
+        }
         rgb = {"apply_exif_orientation": False, "color_spec": nv.ColorSpec.SRGB}
-        self._to_rgb = nv.DecodeParams(**rgb, sample_format=nv.SampleFormat.P_RGB)
         raw = {"apply_exif_orientation": False, "color_spec": nv.ColorSpec.UNCHANGED}
-        self._as_it_is = nv.DecodeParams(**raw, sample_format=nv.SampleFormat.P_UNCHANGED)
+        self._params = {
+            False: nv.DecodeParams(**rgb, sample_format=nv.SampleFormat.P_RGB),
+            True: nv.DecodeParams(**raw, sample_format=nv.SampleFormat.P_UNCHANGED),
+        }
 
     def reads(self, page: Page) -> bool:
         """Whether tiles of a page can be decoded: JPEG, and JPEG 2000 in RGB."""
@@ -91,17 +97,31 @@ class NvImageCodec:
             jpeg_stream(page.jpeg_tables, tiles[number]) if is_jpeg else tiles[number] for number in which
         ]
         # Aperio stores RGB in JPEG without stating so in the JPEG itself.
-        params = self._as_it_is if is_jpeg and page.photometric == _RGB else self._to_rgb
+        images = self._images(streams, is_raw=is_jpeg and page.photometric == _RGB)
         found: list[torch.Tensor | None] = [None] * len(tiles)
-        for number, image in zip(which, self._images(streams, params), strict=True):
+        for number, image in zip(which, images, strict=True):
             if image is not None and tuple(image.shape) == (3, *page.tile_yx):
-                found[number] = torch.utils.dlpack.from_dlpack(image)
+                found[number] = torch.utils.dlpack.from_dlpack(image.to_dlpack())
         return found
 
-    def _images(self, streams: Sequence[bytes], params: Any) -> list[Any]:
+    def _images(self, streams: Sequence[bytes], *, is_raw: bool) -> list[Any]:
+        """Decoded by a decoder that no other thread uses; the caller's stream waits for them.
+
+        Args:
+            is_raw: Planes as they are stored; libjpeg-turbo would convert them.
+        """
+        if not streams:
+            return []
+        try:
+            decoder, own = self._idle[is_raw].get_nowait()
+        except queue.Empty:
+            decoder = _decoder(self._device, self._jpeg if is_raw else self._any)
+            own = torch.cuda.Stream(self._device)
         codes = [_library().CodeStream(stream) for stream in streams]
-        stream = torch.cuda.current_stream(self._device).cuda_stream
-        return list(self._decoder.decode(codes, params=params, cuda_stream=stream)) if codes else []
+        images = decoder.decode(codes, params=self._params[is_raw], cuda_stream=own.cuda_stream)
+        torch.cuda.current_stream(self._device).wait_stream(own)
+        self._idle[is_raw].put((decoder, own))
+        return list(images)
 
 
 def find_codec(device: torch.device) -> tuple[NvImageCodec | None, str]:

@@ -39,7 +39,7 @@ def read_patches(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.
         SlideError: A box is finer than the slide by more than 10 %, or the file is damaged.
     """
     asking = torch.cuda.current_stream(store.device) if store.stream is not None else None
-    with store.turn():
+    with torch.cuda.stream(store.stream):
         patches = _read(slide, boxes, store)
     if asking is not None and store.stream is not None and asking != store.stream:
         asking.wait_stream(store.stream)
@@ -119,13 +119,13 @@ def _regions(tiles: LevelTiles, windows: Sequence[Window], store: TileStore) -> 
     """Regions of windows of one size, white outside the slide, shape (n, 3, region_px, region_px)."""
     places, is_there, offsets = _under(tiles, windows)
     slots = np.zeros(is_there.shape, dtype=np.int64)
-    if is_there.any():
-        known, which = np.unique(places[is_there], axis=0, return_inverse=True)
-        slots[is_there] = store.get(tiles, [(int(row), int(column)) for row, column in known])[which.ravel()]
-    pixels = store.pixels(tiles.page.tile_yx)
-    num, (rows, columns) = len(slots), places.shape[1:3]
-    height, width = tiles.page.tile_yx
-    mosaics = pixels[sent(torch.from_numpy(slots.ravel()), store.device)]
+    known, which = np.unique(places[is_there], axis=0, return_inverse=True)
+    num, (height, width) = len(slots), tiles.page.tile_yx
+    rows, columns = places.shape[1:3]
+    with store.holding(tiles, [(int(row), int(column)) for row, column in known]) as found:
+        slots[is_there] = found[which.ravel()]
+        pixels = store.pixels(tiles.page.tile_yx)
+        mosaics = pixels[sent(torch.from_numpy(slots.ravel()), store.device)]
     mosaics = mosaics.view(num, rows, columns, 3, height, width).permute(0, 3, 1, 4, 2, 5)
     whole = mosaics.reshape(num, 3, rows * height, columns * width)
     return cropped(whole, torch.from_numpy(offsets), windows[0].region_px)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -59,20 +59,18 @@ class TileStore:
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._lock = threading.RLock()
         self._max_bytes = max_bytes
+        self._read: deque[tuple[torch.cuda.Event, list[torch.Tensor]]] = deque()
         self._sizes: dict[_Place, _Slots] = {}
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """One thread at a time uses the tiles, on their stream: a slot is overwritten only when it has been read."""
-        with self._lock, torch.cuda.stream(self.stream):
-            yield
 
     def most_tiles(self, tile_yx: _Place) -> int:
         """Number of tiles of a size that it can hold."""
         return len(self._slots(tile_yx).pixels) - 1
 
-    def get(self, tiles: LevelTiles, places: Sequence[_Place]) -> NDArray[np.int64]:
+    @contextlib.contextmanager
+    def holding(self, tiles: LevelTiles, places: Sequence[_Place]) -> Iterator[NDArray[np.int64]]:
         """Slots of tiles, decoded if they are not there; 0, white, for a tile that the file does not hold.
+
+        While it lasts no other thread changes a slot, and work goes to the store's stream.
 
         Args:
             places: Row and column of each tile, none twice, at most `most_tiles`.
@@ -80,41 +78,55 @@ class TileStore:
         Raises:
             SlideError: A tile is damaged, or the file has changed.
         """
-        slots = self._slots(tiles.page.tile_yx)
-        keys = [(tiles.backend.opening, tiles.number, place) for place in places]
-        for key in keys:
-            if key in slots.used:
-                slots.used.move_to_end(key)
-        missing = [key for key in keys if key not in slots.used]
-        for first in range(0, len(missing), _TOGETHER):
-            self._decode(tiles, slots, missing[first : first + _TOGETHER])
-        return np.array([slots.used[key] for key in keys], dtype=np.int64)
+        keys: list[_Key] = [(tiles.backend.opening, tiles.number, place) for place in places]
+        while True:
+            with self._lock:
+                slots = self._slots(tiles.page.tile_yx)
+                missing = [key for key in keys if key not in slots.used]
+                if not missing:
+                    for key in keys:
+                        slots.used.move_to_end(key)
+                    with torch.cuda.stream(self.stream):
+                        yield np.array([slots.used[key] for key in keys], dtype=np.int64)
+                    return
+            for first in range(0, len(missing), _TOGETHER):
+                self._decode(tiles, slots, missing[first : first + _TOGETHER])
 
     def pixels(self, tile_yx: _Place) -> torch.Tensor:
         """All slots of tiles of a size, shape (n, 3, *tile_yx), uint8."""
         return self._slots(tile_yx).pixels
 
     def _decode(self, tiles: LevelTiles, slots: _Slots, keys: Sequence[_Key]) -> None:
+        """Decode tiles without the lock, so that another thread may cut patches meanwhile, and store them."""
         encoded = tiles.backend.encoded(tiles.number, [place for _, _, place in keys])
         written = [(key, data) for key, data in zip(keys, encoded, strict=True) if data]
-        for key, data in zip(keys, encoded, strict=True):
-            if not data:
-                slots.used[key] = 0
-        decoded = self.codec.decode(tiles.page, [data for _, data in written])
-        whole = [
-            self._by_cpu(tiles, key[2]) if pixels is None else pixels
-            for (key, _), pixels in zip(written, decoded, strict=True)
-        ]
-        if not whole:
-            return
-        where = [self._slot(slots, key) for key, _ in written]
-        slots.pixels[sent(torch.tensor(where), self.device)] = torch.stack(whole)
-        for ((_, _, place), _), slot in zip(written, where, strict=True):
-            self._whiten(tiles, place, slots.pixels[slot])
-        if self.device.type == "cuda":  # The codec's memory may be used again only when it has been read.
-            torch.cuda.current_stream(self.device).synchronize()
+        with torch.cuda.stream(self.stream):
+            decoded = self.codec.decode(tiles.page, [data for _, data in written])
+            whole = [
+                self._by_cpu(tiles, key[2]) if pixels is None else pixels
+                for (key, _), pixels in zip(written, decoded, strict=True)
+            ]
+            with self._lock:
+                slots.used.update((key, 0) for key, data in zip(keys, encoded, strict=True) if not data)
+                if whole:
+                    self._store(tiles, slots, [key for key, _ in written], whole)
 
-    def _slot(self, slots: _Slots, key: _Key) -> int:
+    def _store(
+        self, tiles: LevelTiles, slots: _Slots, keys: Sequence[_Key], whole: list[torch.Tensor]
+    ) -> None:
+        where = [self._slot(slots, key) for key in keys]
+        slots.pixels[sent(torch.tensor(where), self.device)] = torch.stack(whole)
+        for (_, _, place), slot in zip(keys, where, strict=True):
+            self._whiten(tiles, place, slots.pixels[slot])
+        if self.stream is not None:  # The codec's memory may be used again only when it has been read.
+            self._read.append((self.stream.record_event(), whole))
+            while self._read and self._read[0][0].query():
+                self._read.popleft()
+
+    @staticmethod
+    def _slot(slots: _Slots, key: _Key) -> int:
+        if slots.used.get(key):  # Another thread has decoded it meanwhile.
+            return slots.used[key]
         while not slots.free:
             _, slot = slots.used.popitem(last=False)
             if slot:
@@ -139,13 +151,14 @@ class TileStore:
             pixels[:, :, max(width, 0) :] = WHITE
 
     def _slots(self, tile_yx: _Place) -> _Slots:
-        if tile_yx not in self._sizes:
-            budget = self._max_bytes or self._budget()
-            number = max(1, budget // (3 * tile_yx[0] * tile_yx[1]))
-            pixels = torch.empty((1 + number, 3, *tile_yx), dtype=torch.uint8, device=self.device)
-            pixels[0] = WHITE
-            self._sizes[tile_yx] = _Slots(pixels, OrderedDict(), list(range(number, 0, -1)))
-        return self._sizes[tile_yx]
+        with self._lock:
+            if tile_yx not in self._sizes:
+                budget = self._max_bytes or self._budget()
+                number = max(1, budget // (3 * tile_yx[0] * tile_yx[1]))
+                pixels = torch.empty((1 + number, 3, *tile_yx), dtype=torch.uint8, device=self.device)
+                pixels[0] = WHITE
+                self._sizes[tile_yx] = _Slots(pixels, OrderedDict(), list(range(number, 0, -1)))
+            return self._sizes[tile_yx]
 
     def _budget(self) -> int:
         if self.device.type != "cuda":

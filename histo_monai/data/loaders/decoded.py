@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -42,10 +42,10 @@ class DecodedPatches:
 
     def __iter__(self) -> Iterator[Patches]:
         """Pixels on the device and rows on the CPU, for an epoch's batches."""
-        return prepared_ahead(self._batches, self._store.stream)
+        # One thread: a pool of open slides belongs to one.
+        return prepared_ahead(self.batch_sampler, self._batch, self._store.stream)
 
-    def _batches(self) -> Iterator[Patches]:
-        for rows in self.batch_sampler:
-            numbers = torch.tensor(rows)
-            pixels = self.dataset.decoded(numbers.numpy(), self._store)
-            yield pixels, numbers.pin_memory() if self._device.type == "cuda" else numbers
+    def _batch(self, rows: Sequence[int]) -> Patches:
+        numbers = torch.tensor(rows, dtype=torch.int64)
+        pixels = self.dataset.decoded(numbers.numpy(), self._store)
+        return pixels, numbers.pin_memory() if self._device.type == "cuda" else numbers

@@ -24,6 +24,9 @@ from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.wsi.inference.models import MapPlan
 
+_THREADS = 2
+"""While one waits for the decoder of the device, the other one cuts patches."""
+
 
 @dataclass(frozen=True)
 class SlidePatches:
@@ -77,7 +80,7 @@ class SlidePatches:
         store = tile_store(device)
         try:
             if store is not None and is_decodable(self.blocks.slide(), [self.blocks.mpp], store):
-                found = prepared_ahead(lambda: self._decoded(store), store.stream)
+                found = self._decoded(store)
             else:
                 found = self._read(device, workers)
             for patches, numbers in found:
@@ -95,9 +98,12 @@ class SlidePatches:
     def _decoded(self, store: TileStore) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Batches of patches that the device decodes."""
         slide, order = self.blocks.slide(), self.blocks.order
-        for first in range(0, len(order), self.batch_size):
-            numbers = order[first : first + self.batch_size]
-            yield read_patches(slide, self.blocks.boxes(numbers), store), torch.from_numpy(numbers)
+        batches = np.split(order, range(self.batch_size, len(order), self.batch_size))
+
+        def prepare(numbers: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+            return read_patches(slide, self.blocks.boxes(numbers), store), torch.from_numpy(numbers)
+
+        return prepared_ahead(batches, prepare, store.stream, _THREADS)
 
 
 class _BlockTensors(Dataset[Any]):

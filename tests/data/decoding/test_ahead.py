@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
 
 import pytest
 import torch
 
 from histo_monai.data.decoding.ahead import AHEAD, prepared_ahead
 
+JOBS = 20
 
-def _numbers(num: int, device: torch.device, fails_at: int = -1) -> Iterator[tuple[torch.Tensor, int]]:
-    for number in range(num):
-        if number == fails_at:
-            raise OSError(f"item {number}")
-        if device.type == "cuda":
-            torch.cuda._sleep(2_000_000)  # The tensor is filled later than it is given out.
-        yield torch.full((64, 64), number, device=device), number
+
+def _tensor(number: int, device: torch.device) -> tuple[torch.Tensor, int]:
+    if device.type == "cuda":
+        torch.cuda._sleep(2_000_000)  # The tensor is filled later than it is given out.
+    time.sleep(0.002 * (number % 3))  # Later jobs may end first.
+    return torch.full((64, 64), number, device=device), number
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream | None:
@@ -25,36 +25,39 @@ def _stream(device: torch.device) -> torch.cuda.Stream | None:
 
 
 def _threads() -> int:
-    return sum(thread.name == "decoding" for thread in threading.enumerate())
+    return sum(thread.name.startswith("decoding") for thread in threading.enumerate())
 
 
-def test_all_items_come_in_order(device: torch.device) -> None:
-    got = [
-        (int(x.min()), int(x.max()), n)
-        for x, n in prepared_ahead(lambda: _numbers(20, device), _stream(device))
-    ]
-    assert got == [(number, number, number) for number in range(20)]
+@pytest.mark.parametrize("threads", [1, 3])
+def test_all_items_come_in_order(threads: int, device: torch.device) -> None:
+    items = prepared_ahead(range(JOBS), lambda job: _tensor(job, device), _stream(device), threads)
+    assert [(int(x.min()), int(x.max()), n) for x, n in items] == [(job, job, job) for job in range(JOBS)]
     assert _threads() == 0
 
 
-def test_an_error_comes_after_the_items_before_it(device: torch.device) -> None:
-    items = prepared_ahead(lambda: _numbers(20, device, fails_at=7), _stream(device))
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_error_comes_at_the_place_of_its_job(threads: int, device: torch.device) -> None:
+    def prepare(job: int) -> tuple[torch.Tensor, int]:
+        if job == 7:
+            raise OSError("job 7")
+        return _tensor(job, device)
+
+    items = prepared_ahead(range(JOBS), prepare, _stream(device), threads)
     assert [next(items)[1] for _ in range(7)] == list(range(7))
-    with pytest.raises(OSError, match="item 7"):
+    with pytest.raises(OSError, match="job 7"):
         next(items)
     assert _threads() == 0
 
 
-def test_the_thread_waits_for_who_takes_its_items_and_ends_with_him(device: torch.device) -> None:
-    made = []
+def test_the_threads_end_with_who_takes_their_items(device: torch.device) -> None:
+    started = []
 
-    def make() -> Iterator[tuple[torch.Tensor, int]]:
-        for tensor, number in _numbers(100, device):
-            made.append(number)
-            yield tensor, number
+    def prepare(job: int) -> tuple[torch.Tensor, int]:
+        started.append(job)
+        return _tensor(job, device)
 
-    items = prepared_ahead(make, _stream(device))
+    items = prepared_ahead(range(100), prepare, _stream(device), 2)
     next(items)
     items.close()  # type: ignore[attr-defined]
     assert _threads() == 0
-    assert len(made) <= AHEAD + 3
+    assert len(started) <= 2 * AHEAD + 1
