@@ -6,12 +6,14 @@
 | HISTO_MONAI_PRECISION | float32 or bfloat16 of encoders | bfloat16 on a GPU, else float32 |
 | HISTO_MONAI_RANKS | processes of a training or of maps, one per GPU | all GPUs; 1 on the CPU or with cuda:<n> |
 | HISTO_MONAI_WORKERS | reading processes per training process | all cores but two, divided by the GPUs (1) |
+| HISTO_MONAI_DECODER | cpu or gpu decodes the tiles of slides | gpu where it can (3), else cpu |
 | HISTO_MONAI_CPUS | processes that simulate and survey slides; threads of a training without a GPU (2) | all cores |
 | HISTO_MONAI_CLUSTER | address of a Dask scheduler whose workers survey, simulate and map | this machine |
 | HISTO_MONAI_TIMEOUT_S | time limit of a step in a training of several RANKS, s | 1800 |
 
 (1) At most 16 each; without a GPU half the cores, at most 8; on two cores 0.
 (2) Threads decode slides and run the network.
+(3) A GPU with nvJPEG, for JPEG and JPEG 2000 in tiled TIFF; pretraining only with fewer than 8 WORKERS.
 
 No variable changes a random decision. Loader workers change no byte on the CPU. Numbers of cores or ranks, device
 and precision change floating-point rounding.
@@ -91,9 +93,12 @@ def read_environment() -> Environment:
     """
     import torch
 
+    from histo_monai.data.decoding.choice import asked_decoder
+
     available = _available()
     device = _device(os.environ.get("HISTO_MONAI_DEVICE", ""))
     asked_precision()
+    asked_decoder()
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     ranks = _count("HISTO_MONAI_RANKS", default=gpus, low=1)
     shared = min(16, (available - 2) // ranks) if device.type == "cuda" else min(8, available // 2)

@@ -17,15 +17,25 @@ _LOG = logging.getLogger(__name__)
 VARIABLE = "HISTO_MONAI_DECODER"
 
 
-def tile_store(device: torch.device) -> TileStore | None:
-    """Tiles decoded on a device; None where the CPU decodes.
+def asked_decoder() -> str:
+    """The value of `HISTO_MONAI_DECODER`; empty if not set.
 
     Raises:
-        InputError: `HISTO_MONAI_DECODER` is neither cpu nor gpu, or it is gpu and the device cannot decode.
+        InputError: It is neither cpu nor gpu.
     """
     asked = os.environ.get(VARIABLE, "")
     if asked not in ("", "cpu", "gpu"):
         raise InputError(f"{VARIABLE}: {asked[:40]!r} is no decoder. Fix: set cpu or gpu, or remove it")
+    return asked
+
+
+def tile_store(device: torch.device) -> TileStore | None:
+    """Tiles decoded on a device; None where the CPU decodes.
+
+    Raises:
+        InputError: `HISTO_MONAI_DECODER` is gpu and the device cannot decode, or it is neither cpu nor gpu.
+    """
+    asked = asked_decoder()
     if asked == "cpu":
         return None
     store, why = _found(device)
@@ -36,7 +46,7 @@ def tile_store(device: torch.device) -> TileStore | None:
 
 def decoder_line(device: torch.device) -> str:
     """What decodes slides for work on a device, and why, for `doctor`."""
-    if os.environ.get(VARIABLE) == "cpu":
+    if asked_decoder() == "cpu":
         return f"slides are decoded by the CPU ({VARIABLE})"
     store, why = _found(device)
     return f"slides are decoded by the GPU ({why})" if store else f"slides are decoded by the CPU: {why}"

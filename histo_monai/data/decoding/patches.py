@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from histo_monai.slides.resample import Window
 from histo_monai.slides.tiff import LevelTiles
 from histo_monai.utils.transfer import sent
 
-_MOSAIC_BYTES = 256 * 2**20
+_MOSAIC_BYTES = 512 * 2**20
 """Of the tiles under the patches that are cut together."""
 
 _Numbered = tuple[int, Window]
@@ -56,44 +56,34 @@ def _read(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.Tensor:
         groups[level, window.region_px, window.scale, window.is_aligned].append((number, window))
     for (level, *_), group in groups.items():
         tiles = slide.tiles(level)
-        for part in _parts(tiles, group, store):
+        waiting: list[Sequence[_Numbered]] = [group]
+        if tiles is not None and store.codec.reads(tiles.page):
+            waiting = _parts(tiles, group)
+        else:
+            tiles = None
+        while waiting:
+            part = waiting.pop()
             numbers, windows = [number for number, _ in part], [window for _, window in part]
-            if tiles is None or not _fits(tiles, windows, store):
+            regions = _regions(tiles, windows, store) if tiles is not None else None
+            if regions is not None:
+                ready = patches_of(regions, windows)
+            elif tiles is not None and len(part) > 1:  # The tiles of half of them may fit.
+                waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
+                continue
+            else:
                 read = slide.read_many([boxes[number] for number in numbers])
                 ready = sent(torch.from_numpy(read), store.device)
-            else:
-                ready = patches_of(_regions(tiles, windows, store), windows)
             patches[sent(torch.tensor(numbers), store.device)] = ready
     return patches
 
 
-def _parts(
-    tiles: LevelTiles | None, group: Sequence[_Numbered], store: TileStore
-) -> Iterator[Sequence[_Numbered]]:
-    """Windows whose tiles fit into the store and whose mosaics fit into `_MOSAIC_BYTES`."""
-    if tiles is None or not store.codec.reads(tiles.page):
-        yield group
-        return
+def _parts(tiles: LevelTiles, group: Sequence[_Numbered]) -> list[Sequence[_Numbered]]:
+    """Windows whose mosaics fit into `_MOSAIC_BYTES`."""
     height, width = tiles.page.tile_yx
     side = group[0][1].region_px
     num_bytes = 3 * (side + 2 * height) * (side + 2 * width)
     together = max(1, _MOSAIC_BYTES // num_bytes)
-    for first in range(0, len(group), together):
-        waiting = [group[first : first + together]]
-        while waiting:
-            part = waiting.pop(0)
-            if len(part) == 1 or _fits(tiles, [window for _, window in part], store):
-                yield part
-            else:
-                waiting = [part[: len(part) // 2], part[len(part) // 2 :], *waiting]
-
-
-def _fits(tiles: LevelTiles, windows: Sequence[Window], store: TileStore) -> bool:
-    """Whether the store can hold all tiles of windows at once, decoded by its codec."""
-    if not store.codec.reads(tiles.page):
-        return False
-    places, is_there = _under(tiles, windows)[:2]
-    return len(np.unique(places[is_there], axis=0)) <= store.most_tiles(tiles.page.tile_yx)
+    return [group[first : first + together] for first in range(0, len(group), together)]
 
 
 def _under(
@@ -115,17 +105,22 @@ def _under(
     return places, ((places >= 0) & (places < grid_yx)).all(axis=-1), corners - first * tile_yx
 
 
-def _regions(tiles: LevelTiles, windows: Sequence[Window], store: TileStore) -> torch.Tensor:
-    """Regions of windows of one size, white outside the slide, shape (n, 3, region_px, region_px)."""
+def _regions(tiles: LevelTiles, windows: Sequence[Window], store: TileStore) -> torch.Tensor | None:
+    """Regions of windows of one size, white outside the slide; None if the store cannot hold all their tiles.
+
+    Returns:
+        Shape (n, 3, region_px, region_px), uint8.
+    """
     places, is_there, offsets = _under(tiles, windows)
     slots = np.zeros(is_there.shape, dtype=np.int64)
     known, which = np.unique(places[is_there], axis=0, return_inverse=True)
+    if len(known) > store.most_tiles(tiles.page.tile_yx):
+        return None
     num, (height, width) = len(slots), tiles.page.tile_yx
     rows, columns = places.shape[1:3]
-    with store.holding(tiles, [(int(row), int(column)) for row, column in known]) as found:
+    with store.holding(tiles, list(map(tuple, known.tolist()))) as found:
         slots[is_there] = found[which.ravel()]
-        pixels = store.pixels(tiles.page.tile_yx)
-        mosaics = pixels[sent(torch.from_numpy(slots.ravel()), store.device)]
+        mosaics = store.pixels(tiles.page.tile_yx)[sent(torch.from_numpy(slots.ravel()), store.device)]
     mosaics = mosaics.view(num, rows, columns, 3, height, width).permute(0, 3, 1, 4, 2, 5)
     whole = mosaics.reshape(num, 3, rows * height, columns * width)
     return cropped(whole, torch.from_numpy(offsets), windows[0].region_px)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 import torch
 
 from histo_monai.data.decoding.ahead import prepared_ahead
-from histo_monai.data.decoding.choice import VARIABLE, tile_store
+from histo_monai.data.decoding.choice import asked_decoder, tile_store
 from histo_monai.data.decoding.tile_store import TileStore
 from histo_monai.data.loaders.loaders import ConcentricPatches, Patches
 from histo_monai.data.loaders.sent import RowsOfBatches
@@ -24,7 +23,7 @@ def store_for(dataset: ConcentricPatches, workers: int, device: torch.device) ->
         InputError: `HISTO_MONAI_DECODER` asks for what the device cannot do.
     """
     store = tile_store(device)
-    if store is None or (workers >= ENOUGH_WORKERS and os.environ.get(VARIABLE) != "gpu"):
+    if store is None or (workers >= ENOUGH_WORKERS and asked_decoder() != "gpu"):
         return None
     return store if dataset.suits(store) else None
 

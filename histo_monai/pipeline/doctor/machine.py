@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from histo_monai.data.decoding.choice import decoder_line
 from histo_monai.pipeline.doctor.finding import Finding
 from histo_monai.pipeline.environment import read_environment
 from histo_monai.pipeline.params import Params
@@ -64,6 +66,8 @@ def device(_params: Params | None) -> Iterator[Finding]:
                 f"{about.name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free, CUDA {torch.version.cuda}"
             )
             yield Finding("PASS", f"GPU {number}", message)
+        with contextlib.suppress(InputError):  # the check of the variables reports it
+            yield Finding("PASS", "decoding", decoder_line(torch.device("cuda", 0)))
         return
     if shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists():
         built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch has no CUDA"

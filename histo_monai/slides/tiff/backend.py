@@ -70,11 +70,7 @@ class TiffBackend:
             SlideError: A tile is damaged, or the file has changed since it was opened.
         """
         self._guard.check_unchanged()
-        found = []
-        for place in places:
-            self._guard.check(level, place)
-            found.append(self._guard.data(level, place) if self._guard.is_written(level, place) else b"")
-        return found
+        return [self._guard.checked(level, place) for place in places]
 
     def decoded(self, level: int, place: _Place) -> NDArray[np.uint8]:
         """The part of a written tile inside the level, shape (h, w, 3), RGB.

@@ -80,8 +80,7 @@ class TileGuard:
             SlideError: The tile is damaged.
         """
         if not self._sound[level][place]:
-            self._check_one(level, place)
-            self._sound[level][place] = True
+            self.checked(level, place)
 
     def data(self, level: int, place: _Place) -> bytes:
         """The bytes of a tile, cut where they exceed any valid tile."""
@@ -89,6 +88,19 @@ class TileGuard:
         number = place[0] * page.grid_yx[1] + place[1]
         count = min(int(page.counts[number]), most_bytes(page) + 1)
         return os.pread(self._file.fileno(), count, int(page.offsets[number]))
+
+    def checked(self, level: int, place: _Place) -> bytes:
+        """The bytes of a tile, checked; empty for a tile that the file does not hold.
+
+        Raises:
+            SlideError: The tile is damaged.
+        """
+        data = self.data(level, place) if self.is_written(level, place) else b""
+        if not self._sound[level][place]:
+            if data:
+                self._check_one(level, place, data)
+            self._sound[level][place] = True
+        return data
 
     def damaged(self, level: int, place: _Place, why: object) -> SlideError:
         """The error for a damaged tile."""
@@ -99,11 +111,8 @@ class TileGuard:
         status = os.fstat(self._file.fileno())
         return status.st_size, status.st_mtime_ns
 
-    def _check_one(self, level: int, place: _Place) -> None:
+    def _check_one(self, level: int, place: _Place, data: bytes) -> None:
         page = self.levels[level]
-        if not self.is_written(level, place):
-            return
-        data = self.data(level, place)
         if self._known_heads[level] and data.startswith(self._known_heads[level]):
             return
         try:
