@@ -23,7 +23,7 @@ from histo_monai.utils.errors import InputError
 
 from .encoders import BUILT_IN, write_encoder
 from .jobs import Bench, Job, one_thread_each
-from .models import HEADS, SELECTED, BenchmarkModel, frozen_models
+from .models import HEADS, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
 from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, TASKS, check_data
 from .trained import FINETUNED, MODES, Trained
@@ -90,6 +90,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--networks", nargs="*", default=[], metavar="NAME", help=f"{', '.join(MODES)}, or students by name"
     )
+    made.add_argument(
+        "--typical",
+        action="store_true",
+        help="also with labels of typical patches, all of them or all but a fifth",
+    )
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a param of networks")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where networks are trained")
     made.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
@@ -133,7 +138,7 @@ def models_of(options: argparse.Namespace) -> dict[str, BenchmarkModel]:
     """
     encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
     encoders |= _files("--encoder", options.encoder)
-    models = frozen_models(encoders, _files("--features", options.features))
+    models = frozen_models(encoders, _files("--features", options.features), chooses=options.typical)
     for name, path in encoders.items():
         for network in options.networks:
             student = "" if network in MODES else network
@@ -160,6 +165,10 @@ def pairs_of(models: Iterable[str]) -> list[tuple[str, str]]:
     linear, means = HEADS
     pairs: list[tuple[str, str]] = []
     for model in models:
+        ending = next((f"-{end}" for end in (TYPICAL_MIXED, TYPICAL) if model.endswith(f"-{end}")), "")
+        if ending:
+            pairs.append((model, model.removesuffix(ending)))
+            continue
         encoder, _, last = model.rpartition("-")
         if not encoder:
             continue

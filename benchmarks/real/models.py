@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,8 @@ from histo_monai.finetuning.class_means import standardized
 from histo_monai.finetuning.heads.selection import Labels, select_head
 from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.finetuning.learners import choose_model
+from histo_monai.utils.randomness import generator
+from histo_monai.wsi.typical import choose_typical
 
 from .features import ColorSource, EncoderSource, FileSource, Source
 from .tasks import RealTask, Split, targets_of
@@ -184,6 +186,59 @@ class Selected:
         return select_head(labeled, labels, unlabeled, self.settings, problem.draw).predict(tested)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A model that is given other labels than a random subset: as many, of patches that the features choose.
+
+    Attributes:
+        inner: the model.
+        source: of the features that choose.
+        name: of the features; empty for the last of the source.
+        random_share: fraction of the labels that stay random.
+    """
+
+    inner: BenchmarkModel
+    source: Source
+    random_share: float = 0.0
+    name: str = ""
+
+    def is_for(self, task: RealTask) -> bool:
+        """The tasks of the model."""
+        return self.inner.is_for(task)
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """See `BenchmarkModel`."""
+        about = f"chosen 1\n{self.inner.digest(real, task, fold)}\n{self.source.digest(real, task, fold)}"
+        return hashlib.sha256(f"{about}\n{self.random_share}\n{self.name}".encode()).hexdigest()
+
+    def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
+        """What the model needs, and the features."""
+        self.inner.prepare(real, cache, task, fold)
+        self.source.features(real, cache, task, fold)
+
+    def predict(self, problem: Problem) -> NDArray[np.float64]:
+        """See `BenchmarkModel`; patches are chosen among all that have a label, which nothing looks at."""
+        split = problem.split
+        features = self.source.features(problem.real, problem.cache, problem.task, problem.fold)
+        rows = features[self.name or list(features)[-1]]
+        targets = targets_of(problem.task, problem.patches)
+        has_label = np.isfinite(targets) if problem.num_classes is None else targets >= 0
+        pool = split.unlabeled[has_label[split.unlabeled]]
+        num = len(split.labeled)
+        at_random = generator(problem.draw, "random share").permutation(split.labeled)
+        kept = at_random[: round(self.random_share * num)]
+        open_rows = np.setdiff1d(pool, kept)
+        labeled_features = rows[kept] if len(kept) else None
+        found = choose_typical(
+            rows[open_rows], num - len(kept), seed=problem.draw, labeled_features=labeled_features
+        )
+        labeled = np.sort(np.concatenate([kept, open_rows[found]]))
+        return self.inner.predict(replace(problem, split=replace(split, labeled=labeled)))
+
+
+TYPICAL, TYPICAL_MIXED = "typical", "typical-mixed"
+"""Ending of a row whose labels `choose_typical` chooses: all, or all but `RANDOM_SHARE`."""
+RANDOM_SHARE = 0.2
 SELECTED = "selected"
 """Name of the row of `Selected`, as `<encoder>-selected`."""
 COLOR_FOREST = "color-forest"
@@ -193,7 +248,11 @@ HEADS = ("linear", "means")
 
 
 def frozen_models(
-    encoders: Mapping[str, Path], features: Mapping[str, Path], heads: Sequence[str] = HEADS
+    encoders: Mapping[str, Path],
+    features: Mapping[str, Path],
+    heads: Sequence[str] = HEADS,
+    *,
+    chooses: bool = False,
 ) -> dict[str, BenchmarkModel]:
     """Majority, color, and every frozen encoder with every head, by name.
 
@@ -201,14 +260,20 @@ def frozen_models(
         encoders: name -> encoder.safetensors.
         features: name -> .npz, see `FileSource`.
         heads: names in `LEARNERS`.
+        chooses: also the same with labels of typical patches.
     """
     color = LEARNED[COLOR]
     sources: dict[str, Source] = {name: EncoderSource(path) for name, path in encoders.items()}
     sources |= {name: FileSource(path) for name, path in features.items()}
-    return {
+    models: dict[str, BenchmarkModel] = {
         MAJORITY: Majority(),
         COLOR: Frozen(ColorSource(), color.learners, color.features, is_standardized=False),
         COLOR_FOREST: Frozen(ColorSource(), ("forest",), (COLORS,), is_standardized=False),
         **{f"{name}-{head}": Frozen(source, (head,)) for name, source in sources.items() for head in heads},
         **{f"{name}-{SELECTED}": Selected(source) for name, source in sources.items()},
     }
+    for encoder, source in sources.items() if chooses else ():
+        for model in [name for name in models if name.startswith(f"{encoder}-")]:
+            for ending, random_share in ((TYPICAL, 0.0), (TYPICAL_MIXED, RANDOM_SHARE)):
+                models[f"{model}-{ending}"] = Chosen(models[model], source, random_share)
+    return models

@@ -129,6 +129,11 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         type=float,
         help="target score of the labels needed; default: best score of any model",
     )
+    suggest.add_argument(
+        "--first",
+        action="store_true",
+        help="choose typical tissue by the encoder alone, before there is a model",
+    )
     suggest.add_argument("--num", type=int, default=20, help="number of regions")
     suggest.add_argument("--side-um", type=float, help="side of a region, µm; default: side of a patch")
     _output(suggest, help="output folder; default: data/suggestions/<method>-<encoder>-<student>-<seed>")

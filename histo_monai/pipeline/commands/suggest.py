@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib import image
 from numpy.typing import NDArray
 
 from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
@@ -20,24 +18,29 @@ from histo_monai.data.tables.columns import read_surveyed_slides
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.pipeline import paths
+from histo_monai.pipeline.commands.first import encoder_file, suggest_first
+from histo_monai.pipeline.commands.squares import (
+    bounds_corners,
+    fields,
+    most_per_slide,
+    places,
+    taken,
+    write_suggestions,
+)
 from histo_monai.pipeline.context import Assembly
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import check_slides
-from histo_monai.reports.suggestions import MAX_SHOWN, suggested
-from histo_monai.slides import open_slide
-from histo_monai.slides.annotations import Region, write_geojson
+from histo_monai.reports.suggestions import MAX_SHOWN
 from histo_monai.training.embedding import Embedding, embed
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.roles import FINETUNED, STUDENT
 from histo_monai.utils.storage import check_own_folder, claim, own_folder
-from histo_monai.wsi.suggestion import Fields, choose_diverse, disagreement, indecision
+from histo_monai.wsi.suggestion import choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)
 
-TABLE, MOSAIC = "suggestions.csv", "suggestions.png"
 PER_SLIDE = 500
-_NAME = "suggestion"
 
 
 def run(
@@ -48,6 +51,7 @@ def run(
     num: int,
     side_um: float | None,
     folder: str | None,
+    first: bool = False,
 ) -> None:
     """Write <slide_id>.geojson of each slide with a suggestion, suggestions.csv, a picture and the provenance.
 
@@ -57,7 +61,8 @@ def run(
         seed: training seed; it also selects candidates on slides with more than 500.
         num: number of regions; a warning states if fewer candidates differ.
         side_um: side of a square, µm; None for the model's patch.
-        folder: output; None for data/suggestions/<run>.
+        folder: output; None for data/suggestions/<run>, or data/suggestions/first.
+        first: choose without a model, by the features of the pretraining's encoder; student and seed are not used.
 
     Raises:
         InputError: models or slides cannot be used, or no candidate qualifies.
@@ -67,13 +72,20 @@ def run(
         raise InputError(f"--num: {num} is below 1. Fix: give at least 1")
     if side_um is not None and not 0 < side_um < math.inf:
         raise InputError(f"--side-um: {side_um:g} is not a positive number. Fix: give a side in µm")
-    of_run = _run(method, encoder, student, seed)
-    target = Path(folder).absolute() if folder else paths.DATA / "suggestions" / of_run.name
     params = load_params(paths.PARAMS)
+    of_run = None if first else _run(method, encoder, student, seed)
+    target = (
+        Path(folder).absolute()
+        if folder
+        else paths.DATA / "suggestions" / (of_run.name if of_run else "first")
+    )
     inputs = _inputs(params)
     check_own_folder(target, inputs)
     with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
-        summary = _suggest(draft, of_run, num, side_um)
+        if of_run is None:
+            summary = suggest_first(draft, params, encoder_file(params, method, encoder), num, side_um)
+        else:
+            summary = _suggest(draft, of_run, num, side_um)
     _LOG.info("suggest: output=%s %s", target, summary)
 
 
@@ -116,9 +128,9 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
         uncertainty,
         num,
         labeled_features=labeled.features,
-        fields=_fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
-        labeled_fields=_fields(_taken(assembly.patches, candidates)),
-        most_per_slide=_most_per_slide(num, candidates["slide_id"].nunique()),
+        fields=fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
+        labeled_fields=fields(taken(assembly.patches, candidates)),
+        most_per_slide=most_per_slide(num, candidates["slide_id"].nunique()),
     )
     if not len(chosen):
         raise InputError(
@@ -132,46 +144,15 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
     table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
     field_um = search.patch_px * search.mpp
-    corners = _bounds_corners(rows)
-    _write(draft, table, corners, shown.squeeze(1).numpy(), task.classes, field_um)
+    classes = task.classes
+    columns = {f"probability {name}": f"{STUDENT}_{name}" for name in classes or ()}
+    columns = columns or {"score": STUDENT, "score before consistency training": FINETUNED}
+    pictures = (shown.squeeze(1).numpy(), _in_words(table, classes), field_um)
+    write_suggestions(draft, table, bounds_corners(rows), {"uncertainty": "uncertainty"} | columns, pictures)
     return (
         f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
         f"{len(candidates)} candidates"
     )
-
-
-def _most_per_slide(num: int, num_slides: int) -> int:
-    """Maximum regions per slide: twice an even distribution, at least a sixth of all.
-
-    Regions spread over many slides, without opening each slide for one region.
-    """
-    return max(math.ceil(2 * num / num_slides), math.ceil(num / 6))
-
-
-def _bounds_corners(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Slide -> corner of its bounds, QuPath's origin."""
-    corners = {}
-    slides = rows.drop_duplicates("slide_id")
-    for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["slide_mpp"], strict=True):
-        with open_slide(path, float(mpp)) as slide:
-            corners[str(slide_id)] = slide.bounds_yx
-    return corners
-
-
-def _write(
-    folder: Path,
-    table: pd.DataFrame,
-    corners: Mapping[str, tuple[int, int]],
-    patches: NDArray[np.uint8],
-    classes: Sequence[str] | None,
-    field_um: float,
-) -> None:
-    table.to_csv(folder / TABLE, index=False)
-    for slide_id, of_slide in table.groupby("slide_id"):
-        regions = _regions(of_slide, classes)
-        write_geojson(folder / f"{slide_id}.geojson", regions, bounds_yx=corners[str(slide_id)])
-    picture = suggested(patches, table["slide_id"].tolist(), _in_words(table, classes), field_um)
-    image.imsave(folder / MOSAIC, picture)
 
 
 def _search(assembly: Assembly, side_um: float | None) -> Search:
@@ -228,21 +209,6 @@ def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:
     return disagreement(student[:, 0], finetuned[:, 0])
 
 
-def _taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
-    """Labeled squares on the candidate slides, including labels that `alpha` excludes."""
-    mpp_of = candidates.drop_duplicates("path").set_index("path")["slide_mpp"]
-    taken = patches[patches["y"].notna() & patches["path"].isin(mpp_of.index)]
-    return taken.assign(slide_mpp=taken["path"].map(mpp_of))
-
-
-def _fields(rows: pd.DataFrame) -> Fields:
-    return Fields(
-        slide_ids=np.array([os.path.realpath(path) for path in rows["path"]], object),
-        centers_yx=rows[["y", "x"]].to_numpy(np.float64),
-        sides_px=(rows["side_px"] * rows["mpp"] / rows["slide_mpp"]).to_numpy(np.float64),
-    )
-
-
 def _table(
     rows: pd.DataFrame,
     uncertainty: NDArray[np.float64],
@@ -252,40 +218,13 @@ def _table(
     classes: Sequence[str] | None,
 ) -> pd.DataFrame:
     """suggestions.csv: one row per region by rank; positions in level-0 canvas pixels."""
-    places = {
-        "rank": np.arange(1, len(rows) + 1),
-        **{name: rows[name].to_numpy() for name in ("slide_id", "path")},
-        **{name: rows[name].round(2).to_numpy() for name in ("y", "x")},
-        "side_px": (side_um / rows["slide_mpp"]).round(2).to_numpy(),
-        "uncertainty": uncertainty.round(6),
-    }
     predictions = {
         f"{model}_{label}" if label else model: values[chosen, k].astype(np.float64).round(6)
         for model, values in embedding.predictions.items()
         for k, label in enumerate(classes or [""])
     }
-    return pd.DataFrame(places | predictions)
-
-
-def _regions(table: pd.DataFrame, classes: Sequence[str] | None) -> list[Region]:
-    """Square outlines without a class."""
-    columns = {f"probability {name}": f"{STUDENT}_{name}" for name in classes or ()}
-    columns = columns or {"score": STUDENT, "score before consistency training": FINETUNED}
-    regions = []
-    for row in table.to_dict("records"):
-        half = row["side_px"] / 2
-        top, left, bottom, right = row["y"] - half, row["x"] - half, row["y"] + half, row["x"] + half
-        corners = np.array([(top, left), (top, right), (bottom, right), (bottom, left)])
-        measurements = {"uncertainty": row["uncertainty"]} | {name: row[of] for name, of in columns.items()}
-        regions.append(
-            Region(
-                corners,
-                label="",
-                name=f"{_NAME} {row['rank']}",
-                measurements=measurements,
-            )
-        )
-    return regions
+    of_squares = places(rows, side_um) | {"uncertainty": uncertainty.round(6)}
+    return pd.DataFrame(of_squares | predictions)
 
 
 def _in_words(table: pd.DataFrame, classes: Sequence[str] | None) -> list[str]:

@@ -1,0 +1,151 @@
+"""`suggest --first`: typical squares of the tissue, before there is a model or a label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
+from histo_monai.data.loaders.labeled import PatchReading
+from histo_monai.data.tables.columns import read_surveyed_slides
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.data.tables.tasks import training_mpp
+from histo_monai.models.task_model import load_encoder
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.commands.squares import (
+    bounds_corners,
+    fields,
+    most_per_slide,
+    places,
+    taken,
+    write_suggestions,
+)
+from histo_monai.pipeline.environment import Environment, read_environment
+from histo_monai.pipeline.params import Params
+from histo_monai.pipeline.provenance import check_slides
+from histo_monai.reports.suggestions import MAX_SHOWN
+from histo_monai.training.device import precision
+from histo_monai.training.prediction import single_view
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.progress import progress
+from histo_monai.wsi.inference.encoding import Encoding
+from histo_monai.wsi.typical import choose_typical
+
+PER_SLIDE = 500
+_BATCH = 64
+
+
+def encoder_file(params: Params, method: str | None, seed: int | None) -> Path:
+    """The encoder of a pretraining; the only one of params.yaml if none is named.
+
+    Raises:
+        InputError: params.yaml has several and none is named, or it has not been made.
+    """
+    known = [(name, number) for name in params.pretraining_methods for number in params.pretraining_seeds]
+    asked = [(name, number) for name, number in known if method in (None, name) and seed in (None, number)]
+    if len(asked) != 1:
+        names = ", ".join(f"--method {name} --pretraining-seed {number}" for name, number in known)
+        raise InputError(f"suggest --first: {len(asked)} encoders fit. Fix: name one of {names}")
+    path = paths.encoder_folder(*asked[0]) / "encoder.safetensors"
+    if not path.is_file():
+        raise InputError(f"{path}: not found. Fix: run `dvc repro pretrain`")
+    return path
+
+
+def suggest_first(draft: Path, params: Params, encoder: Path, num: int, side_um: float | None) -> str:
+    """Write the files of `suggest`; a one-line summary.
+
+    Raises:
+        InputError: A file cannot be used, or no slide has tissue.
+    """
+    environment = read_environment()
+    environment.use_cpus()
+    patches = read_patches(paths.PATCHES_CSV)
+    search = _search(params, patches, side_um)
+    candidates = _candidates(params, patches, search, environment)
+    labeled = patches[patches["split"] == "train"]
+    check_slides([candidates, patches])
+    features = encoded([candidates, labeled], encoder, environment)
+    squares = fields(candidates.assign(mpp=search.side_um / candidates["side_px"]))
+    given = fields(taken(patches, candidates))
+    is_open = np.ones(len(candidates), bool)
+    for number in range(len(given.sides_px)):
+        is_open &= ~squares.overlapping(given, number)
+    rows = candidates[is_open].reset_index(drop=True)
+    if rows.empty:
+        raise InputError(f"suggest: all {len(candidates)} candidates are labeled. Fix: add slides")
+    chosen = choose_typical(
+        features[0][is_open],
+        num,
+        seed=params.index.seed,
+        labeled_features=features[1] if len(labeled) else None,
+        fields=fields(rows.assign(mpp=search.side_um / rows["side_px"])),
+        most_per_slide=most_per_slide(num, rows["slide_id"].nunique()),
+    )
+    rows = rows.iloc[chosen].reset_index(drop=True)
+    reading = PatchReading(search.patch_px, None, 0, environment.device)
+    shown, _ = reading.in_order(rows[:MAX_SHOWN], _BATCH).some(MAX_SHOWN)
+    table = pd.DataFrame(places(rows, search.side_um))
+    pictures = (shown.squeeze(1).numpy(), [""] * len(table), search.patch_px * search.mpp)
+    write_suggestions(draft, table, bounds_corners(rows), {}, pictures)
+    return (
+        f"{len(table)} typical regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides "
+        f"with {len(candidates)} candidates"
+    )
+
+
+def encoded(tables: list[pd.DataFrame], encoder: Path, environment: Environment) -> list[NDArray[np.float32]]:
+    """Features of the patches of each table, Shape (n, D)."""
+    device = environment.device
+    network, about = load_encoder(encoder)
+    side = int(about["patch_px"])
+    network = Encoding().ready(network, device)
+    reading = PatchReading(side, None, environment.workers, device)
+    features = []
+    for table in tables:
+        parts = [np.zeros((0, network.num_features), np.float32)]
+        bare = table.reset_index(drop=True).assign(label="", score=np.nan)
+        loader = reading.in_order(bare, _BATCH).loader if len(bare) else ()
+        for patches, _ in progress(loader, title="patches", unit="batch"):
+            with torch.inference_mode(), precision(device):
+                parts.append(network(single_view(patches, side, device)).float().cpu().numpy())
+        features.append(np.concatenate(parts))
+    return features
+
+
+def _search(params: Params, patches: pd.DataFrame, side_um: float | None) -> Search:
+    """Squares of the labeled patches' µm/px; without labels, of the finest of the pretraining."""
+    mpp = training_mpp(patches, params.patch_px) if len(patches) else min(params.corpus_section.mpps)
+    if mpp is None:
+        raise InputError(
+            f"{paths.PATCHES_CSV}: the training patches have no common µm/px. Fix: give all one field in µm "
+            "(column mpp)"
+        )
+    field_um = params.patch_px * mpp
+    if side_um is not None and side_um < field_um * (1 - 1e-6):
+        raise InputError(
+            f"--side-um: {side_um:g} µm is below the patch's {field_um:g}. Fix: give at least that"
+        )
+    return Search(
+        patch_px=params.patch_px,
+        mpp=mpp,
+        side_um=field_um if side_um is None else side_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.index.min_tissue_fraction,
+        per_slide=PER_SLIDE,
+    )
+
+
+def _candidates(
+    params: Params, patches: pd.DataFrame, search: Search, environment: Environment
+) -> pd.DataFrame:
+    """Squares of the slides without a validation or test patch."""
+    slides = read_surveyed_slides(paths.SLIDES_CSV)
+    kept_apart = patches[patches["split"].isin(["validation", "test"])]
+    shared_ids = params.pretraining_dataset == params.dataset
+    searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
+    return draw_candidates(searched, search, seed=params.index.seed, processes=environment.cpus)
