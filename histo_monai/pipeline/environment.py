@@ -15,8 +15,8 @@
 (2) Threads decode slides and run the network.
 (3) A GPU with nvJPEG, for JPEG and JPEG 2000 in tiled TIFF; pretraining only with fewer than 8 WORKERS.
 
-No variable changes a random decision. Loader workers change no byte on the CPU. Numbers of cores or ranks, device
-and precision change floating-point rounding.
+No variable changes a random decision. Loader workers change no byte on the CPU. Numbers of cores or ranks, device,
+precision and decoder change rounding.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ def prepared_ahead(
     prepare: Callable[[Job], tuple[torch.Tensor, Rest]],
     stream: torch.cuda.Stream | None,
     threads: int = 1,
-) -> Iterator[tuple[torch.Tensor, Rest]]:
+) -> Generator[tuple[torch.Tensor, Rest]]:
     """A tensor on the device, with something beside it, for each job, in order.
 
     An error is raised at the place of its job. The threads end when the iteration ends or is given up.

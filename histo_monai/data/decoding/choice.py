@@ -38,18 +38,29 @@ def tile_store(device: torch.device) -> TileStore | None:
     asked = asked_decoder()
     if asked == "cpu":
         return None
-    store, why = _found(device)
+    store, why = _found(_with_index(device))
     if store is None and asked == "gpu":
         raise InputError(f"{VARIABLE}: gpu, but {why}. Fix: set cpu, or remove it")
     return store
 
 
 def decoder_line(device: torch.device) -> str:
-    """What decodes slides for work on a device, and why, for `doctor`."""
+    """What decodes slides for work on a device, and why, for `doctor`.
+
+    Raises:
+        InputError: As `tile_store`.
+    """
     if asked_decoder() == "cpu":
         return f"slides are decoded by the CPU ({VARIABLE})"
-    store, why = _found(device)
+    store, why = tile_store(device), _found(_with_index(device))[1]
     return f"slides are decoded by the GPU ({why})" if store else f"slides are decoded by the CPU: {why}"
+
+
+def _with_index(device: torch.device) -> torch.device:
+    """The device by its number, so that a process has one store for it."""
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Tiles decoded by nvImageCodec: by the GPU's JPEG engines, nvJPEG2000, or libjpeg-turbo where these do not.
+"""Tiles decoded by nvImageCodec: by the GPU's JPEG engines, nvJPEG2000, or libjpeg-turbo.
 
 The engines give the pixels of libjpeg-turbo (chroma upsampled by interpolation) within 1 of 255 levels. nvJPEG's CUDA
 decoder, for GPUs without such engines, differs by up to 3 levels in 2e-5 of the values.
@@ -6,6 +6,7 @@ decoder, for GPUs without such engines, differs by up to 3 levels in 2e-5 of the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import queue
@@ -19,11 +20,11 @@ from histo_monai.utils.process.quiet import quiet_library
 
 _RGB, _YCBCR = 2, 6
 _JPEG2000_RGB = 33005
-_HEAD_BYTES = 512
-"""Where a marker of Adobe stands, if there is one."""
-
 _ADOBE = b"\xff\xee\x00\x0eAdobe"
+"""Begin of a segment that states colors; the CPU's decoders take them from the TIFF."""
 _START, _END = b"\xff\xd8", b"\xff\xd9"
+_CPU_THREADS = 4
+"""Of a decoder: they prepare what the GPU decodes."""
 _PAD_BYTES = 16
 """Some writers pad tiles by a few bytes after the end marker."""
 
@@ -46,7 +47,7 @@ def jpeg_stream(tables: bytes, tile: bytes) -> bytes:
     Args:
         tables: As in the TIFF, from its start marker to its end marker; empty if each tile has its own.
     """
-    return _START + tables[2:-2] + tile[2:] if tables else tile
+    return _START + tables[2 : tables.rfind(_END)] + tile[2:] if tables else tile
 
 
 def is_plain_jpeg(tile: bytes) -> bool:
@@ -54,7 +55,7 @@ def is_plain_jpeg(tile: bytes) -> bool:
 
     libjpeg-turbo warns of a JPEG that is cut off; the GPU's engines do not.
     """
-    return _END in tile[-_PAD_BYTES - len(_END) :] and _ADOBE not in tile[:_HEAD_BYTES]
+    return _END in tile[-_PAD_BYTES - len(_END) :] and _ADOBE not in tile
 
 
 class NvImageCodec:
@@ -83,7 +84,7 @@ class NvImageCodec:
 
     def reads(self, page: Page) -> bool:
         """Whether tiles of a page can be decoded: JPEG, and JPEG 2000 in RGB."""
-        if page.num_channels != 3 or page.bits != 8:
+        if page.num_channels != 3 or page.bits != 8 or _ADOBE in page.jpeg_tables:
             return False
         if page.compression in JPEG2000:
             return (page.compression, page.photometric) == (_JPEG2000_RGB, _RGB)
@@ -135,10 +136,9 @@ def find_codec(device: torch.device) -> tuple[NvImageCodec | None, str]:
             (kinds.HW_GPU_ONLY, "JPEG engines"),
             (kinds.HYBRID_CPU_GPU, "nvJPEG's CUDA decoder"),
         ):
-            try:
+            image = None
+            with contextlib.suppress(RuntimeError):
                 (image,) = _decoder(device, [kind]).decode([_library().CodeStream(_probe())])
-            except RuntimeError as error:
-                return None, str(error).splitlines()[0]
             if image is not None:
                 return NvImageCodec(device, has_engines=kind == kinds.HW_GPU_ONLY), name
     return None, "nvJPEG is missing (pip install nvidia-nvjpeg)"
@@ -148,7 +148,9 @@ def _decoder(device: torch.device, kinds: Sequence[Any]) -> Any:
     nv = _library()
     index = torch.cuda.current_device() if device.index is None else device.index
     backends = [nv.Backend(kind) for kind in kinds]
-    return nv.Decoder(device_id=index, backends=backends, options=":fancy_upsampling=1")
+    return nv.Decoder(
+        device_id=index, max_num_cpu_threads=_CPU_THREADS, backends=backends, options=":fancy_upsampling=1"
+    )
 
 
 @functools.cache
@@ -160,7 +162,7 @@ def _library() -> Any:
 
 @functools.cache
 def _probe() -> bytes:
-    """A gray JPEG of 64 x 64 px with halved chroma, as slides have it."""
+    """A JPEG of 64 x 64 px with halved chroma."""
     from PIL import Image
 
     file = io.BytesIO()

@@ -14,18 +14,32 @@ from histo_monai.data.decoding.tile_store import TileStore
 from histo_monai.slides import Box, Slide
 from histo_monai.slides.resample import Window
 from histo_monai.slides.tiff import LevelTiles
+from histo_monai.utils.errors import InputError
 from histo_monai.utils.transfer import sent
 
-_MOSAIC_BYTES = 512 * 2**20
-"""Of the tiles under the patches that are cut together."""
+_COPIES, _COPIES_RESAMPLED = 3, 14
+"""Bytes of memory for each byte of the tiles under patches; resampling needs float32."""
 
 _Numbered = tuple[int, Window]
 
 
 def is_decodable(slide: Slide, mpps: Sequence[float], store: TileStore) -> bool:
-    """Whether the levels that serve these resolutions are encoded as the codec reads it."""
-    found = [slide.tiles(slide.level_for(mpp)) for mpp in mpps]
-    return all(tiles is not None and store.codec.reads(tiles.page) for tiles in found)
+    """Whether the levels that serve these resolutions are encoded as the codec reads it; a tile of each is tried.
+
+    Raises:
+        SlideError: The slide is coarser than asked for, or that tile is damaged.
+    """
+    for level in {slide.level_for(mpp) for mpp in mpps}:
+        tiles = slide.tiles(level)
+        if tiles is None or not store.codec.reads(tiles.page):
+            return False
+        written = np.flatnonzero(np.asarray(tiles.page.counts) > 0)[:1]
+        places = [
+            (int(row), int(column)) for row, column in (divmod(n, tiles.page.grid_yx[1]) for n in written)
+        ]
+        if None in store.codec.decode(tiles.page, tiles.backend.encoded(tiles.number, places)):
+            return False
+    return True
 
 
 def read_patches(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.Tensor:
@@ -36,8 +50,11 @@ def read_patches(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.
         the codec's rounding, and by at most 1 where the patch is resampled.
 
     Raises:
+        InputError: There are no boxes.
         SlideError: A box is finer than the slide by more than 10 %, or the file is damaged.
     """
+    if not boxes:
+        raise InputError("read_patches: no box. Fix: pass at least one.")
     asking = torch.cuda.current_stream(store.device) if store.stream is not None else None
     with torch.cuda.stream(store.stream):
         patches = _read(slide, boxes, store)
@@ -57,8 +74,9 @@ def _read(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.Tensor:
     for (level, *_), group in groups.items():
         tiles = slide.tiles(level)
         waiting: list[Sequence[_Numbered]] = [group]
-        if tiles is not None and store.codec.reads(tiles.page):
-            waiting = _parts(tiles, group)
+        together = _most_together(tiles, group[0][1], store) if tiles is not None else 0
+        if together:
+            waiting = [group[first : first + together] for first in range(0, len(group), together)]
         else:
             tiles = None
         while waiting:
@@ -77,13 +95,14 @@ def _read(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.Tensor:
     return patches
 
 
-def _parts(tiles: LevelTiles, group: Sequence[_Numbered]) -> list[Sequence[_Numbered]]:
-    """Windows whose mosaics fit into `_MOSAIC_BYTES`."""
+def _most_together(tiles: LevelTiles, window: Window, store: TileStore) -> int:
+    """Number of windows that the device has memory to cut together; 0 if it cannot decode them, or cut one."""
+    if not store.codec.reads(tiles.page):
+        return 0
     height, width = tiles.page.tile_yx
-    side = group[0][1].region_px
-    num_bytes = 3 * (side + 2 * height) * (side + 2 * width)
-    together = max(1, _MOSAIC_BYTES // num_bytes)
-    return [group[first : first + together] for first in range(0, len(group), together)]
+    is_copied = window.is_aligned and window.reduction == 1
+    num_bytes = 3 * (window.region_px + 2 * height) * (window.region_px + 2 * width)
+    return store.most_cut_bytes // (num_bytes * (_COPIES if is_copied else _COPIES_RESAMPLED))
 
 
 def _under(

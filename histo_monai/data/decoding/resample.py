@@ -45,24 +45,30 @@ def patches_of(regions: torch.Tensor, windows: Sequence[Window]) -> torch.Tensor
     if kind.is_aligned:
         return _rounded(torch.nn.functional.avg_pool2d(regions.float(), kind.reduction))
     starts = sent(torch.tensor([window.start_yx for window in windows], dtype=torch.float64), regions.device)
-    rows, columns = (_shares(starts[:, axis], kind) for axis in (0, 1))
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False  # Its 10 bits are too few for 255 levels.
-    try:
-        with torch.autocast(regions.device.type, enabled=False):
-            return _rounded(rows[:, None] @ regions.float() @ columns[:, None].transpose(-1, -2))
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+    by_rows = _means(regions.float().transpose(-1, -2), starts[:, 0], kind)
+    return _rounded(_means(by_rows.transpose(-1, -2), starts[:, 1], kind))
 
 
-def _shares(starts: torch.Tensor, kind: Window) -> torch.Tensor:
-    """Share of each region pixel in each patch pixel along an axis, shape (n, side_px, region_px); rows sum to 1."""
-    edges = torch.arange(kind.side_px + 1, device=starts.device, dtype=torch.float64) * kind.scale
-    low = (starts[:, None] + edges[:-1])[:, :, None]
-    high = (starts[:, None] + edges[1:])[:, :, None]
-    pixels = torch.arange(kind.region_px, device=starts.device, dtype=torch.float64)
-    overlap = (torch.minimum(high, pixels + 1) - torch.maximum(low, pixels)).clamp_(min=0)
-    return (overlap / kind.scale).float()
+def _means(levels: torch.Tensor, starts: torch.Tensor, kind: Window) -> torch.Tensor:
+    """Means over the pixels of patches along the last axis, by differences of sums up to their edges.
+
+    Args:
+        levels: Shape (n, 3, H, region_px), float32; sums of 2^16 px are exact to 1/128 level.
+        starts: Where the fields begin, shape (n,), float64.
+
+    Returns:
+        Shape (n, 3, H, side_px), float32.
+    """
+    edges = (
+        starts[:, None]
+        + torch.arange(kind.side_px + 1, device=starts.device, dtype=torch.float64) * kind.scale
+    )
+    whole = edges.floor().clamp_(0, levels.shape[-1] - 1)
+    beyond = (edges - whole).float()[:, None, None]
+    places = whole.long()[:, None, None].expand(*levels.shape[:-1], -1)
+    sums = torch.nn.functional.pad(levels.cumsum(-1), (1, 0))
+    up_to = sums.gather(-1, places) + beyond * levels.gather(-1, places)
+    return (up_to[..., 1:] - up_to[..., :-1]) / kind.scale
 
 
 def _rounded(levels: torch.Tensor) -> torch.Tensor:

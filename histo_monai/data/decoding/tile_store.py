@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ SHARE = 1 / 16
 """Fraction of a GPU's free memory for the tiles of one size."""
 
 _CPU_BYTES = 64 * 2**20
+_MOST_CUT_BYTES = 2 * 2**30
 _TOGETHER = 512
 """Tiles that are decoded by one call."""
 
@@ -63,8 +65,12 @@ class TileStore:
         self._sizes: dict[_Place, _Slots] = {}
 
     def most_tiles(self, tile_yx: _Place) -> int:
-        """Number of tiles of a size that it can hold."""
-        return len(self._slots(tile_yx).pixels) - 1
+        """Number of tiles of a size that one request may have: half of the slots, as two threads may ask at once."""
+        return (len(self._slots(tile_yx).pixels) - 1) // 2
+
+    def __len__(self) -> int:
+        """Number of tiles that are there."""
+        return sum(len(slots.used) for slots in self._sizes.values())
 
     @contextlib.contextmanager
     def holding(self, tiles: LevelTiles, places: Sequence[_Place]) -> Iterator[NDArray[np.int64]]:
@@ -82,10 +88,12 @@ class TileStore:
         while True:
             with self._lock:
                 slots = self._slots(tiles.page.tile_yx)
+                self._forget_read()
                 missing = [key for key in keys if key not in slots.used]
-                if not missing:
-                    for key in keys:
+                for key in keys:
+                    if key in slots.used:
                         slots.used.move_to_end(key)
+                if not missing:
                     with torch.cuda.stream(self.stream):
                         yield np.array([slots.used[key] for key in keys], dtype=np.int64)
                     return
@@ -114,25 +122,38 @@ class TileStore:
     def _store(
         self, tiles: LevelTiles, slots: _Slots, keys: Sequence[_Key], whole: list[torch.Tensor]
     ) -> None:
-        where = [self._slot(slots, key) for key in keys]
-        slots.pixels[sent(torch.tensor(where), self.device)] = torch.stack(whole)
-        for (_, _, place), slot in zip(keys, where, strict=True):
-            self._whiten(tiles, place, slots.pixels[slot])
+        """Write tiles to slots; those that another thread has stored meanwhile stay."""
+        for key in keys:
+            if key in slots.used:
+                slots.used.move_to_end(key)
+        fresh = {key: pixels for key, pixels in zip(keys, whole, strict=True) if key not in slots.used}
+        if not fresh:
+            return
+        pixels = torch.stack(list(fresh.values()))
+        where = [self._free_slot(slots) for _ in fresh]
+        try:
+            slots.pixels[sent(torch.tensor(where), self.device)] = pixels
+            for (_, _, place), slot in zip(fresh, where, strict=True):
+                self._whiten(tiles, place, slots.pixels[slot])
+        except BaseException:
+            slots.free.extend(where)
+            raise
+        slots.used.update(zip(fresh, where, strict=True))
         if self.stream is not None:  # The codec's memory may be used again only when it has been read.
             self._read.append((self.stream.record_event(), whole))
-            while self._read and self._read[0][0].query():
-                self._read.popleft()
+
+    def _forget_read(self) -> None:
+        """Give back the codec's memory of tiles that have been copied to their slots."""
+        while self._read and self._read[0][0].query():
+            self._read.popleft()
 
     @staticmethod
-    def _slot(slots: _Slots, key: _Key) -> int:
-        if slots.used.get(key):  # Another thread has decoded it meanwhile.
-            return slots.used[key]
+    def _free_slot(slots: _Slots) -> int:
         while not slots.free:
             _, slot = slots.used.popitem(last=False)
             if slot:
                 slots.free.append(slot)
-        slots.used[key] = slots.free.pop()
-        return slots.used[key]
+        return slots.free.pop()
 
     def _by_cpu(self, tiles: LevelTiles, place: _Place) -> torch.Tensor:
         """A tile decoded by the CPU, filled up with white to its whole size."""
@@ -154,7 +175,7 @@ class TileStore:
         with self._lock:
             if tile_yx not in self._sizes:
                 budget = self._max_bytes or self._budget()
-                number = max(1, budget // (3 * tile_yx[0] * tile_yx[1]))
+                number = max(2, budget // (3 * tile_yx[0] * tile_yx[1]))
                 pixels = torch.empty((1 + number, 3, *tile_yx), dtype=torch.uint8, device=self.device)
                 pixels[0] = WHITE
                 self._sizes[tile_yx] = _Slots(pixels, OrderedDict(), list(range(number, 0, -1)))
@@ -164,3 +185,10 @@ class TileStore:
         if self.device.type != "cuda":
             return _CPU_BYTES
         return int(SHARE * torch.cuda.mem_get_info(self.device)[0])
+
+    @functools.cached_property
+    def most_cut_bytes(self) -> int:
+        """Most bytes of memory that patches which are cut together may need."""
+        if self.device.type != "cuda":
+            return _CPU_BYTES
+        return min(_MOST_CUT_BYTES, int(SHARE * torch.cuda.mem_get_info(self.device)[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import shutil
@@ -66,8 +65,7 @@ def device(_params: Params | None) -> Iterator[Finding]:
                 f"{about.name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free, CUDA {torch.version.cuda}"
             )
             yield Finding("PASS", f"GPU {number}", message)
-        with contextlib.suppress(InputError):  # the check of the variables reports it
-            yield Finding("PASS", "decoding", decoder_line(torch.device("cuda", 0)))
+        yield from _decoding()
         return
     if shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists():
         built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch has no CUDA"
@@ -85,6 +83,14 @@ def device(_params: Params | None) -> Iterator[Finding]:
         "use a GPU for params/paper.yaml",
     )
     yield from _precision_of_cpu()
+
+
+def _decoding() -> Iterator[Finding]:
+    """Check of the decoder of slides."""
+    try:
+        yield Finding("PASS", "decoding", decoder_line(read_environment().device))
+    except InputError as error:
+        yield Finding("FAIL", "decoding", str(error))
 
 
 def has_bfloat16() -> bool:

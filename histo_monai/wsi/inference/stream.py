@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -83,22 +84,23 @@ class SlidePatches:
                 found = self._decoded(store)
             else:
                 found = self._read(device, workers)
-            for patches, numbers in found:
-                pixels = patches.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
-                yield pixels, numbers.numpy()
+            with contextlib.closing(found):  # Its threads end before the slide is closed.
+                for patches, numbers in found:
+                    pixels = patches.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
+                    yield pixels, numbers.numpy()
         finally:
             self.blocks.close()
 
-    def _read(self, device: torch.device, workers: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _read(self, device: torch.device, workers: int) -> Generator[tuple[torch.Tensor, torch.Tensor]]:
         """Batches of patches that the CPU has decoded."""
         order = EpochBatches(len(self.blocks), 1, seed=None)
         loader = patch_loader(_BlockTensors(self.blocks), order, workers=workers, pin=device.type == "cuda")
         return _batches(loader, self.batch_size, device)
 
-    def _decoded(self, store: TileStore) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _decoded(self, store: TileStore) -> Generator[tuple[torch.Tensor, torch.Tensor]]:
         """Batches of patches that the device decodes."""
         slide, order = self.blocks.slide(), self.blocks.order
-        batches = np.split(order, range(self.batch_size, len(order), self.batch_size))
+        batches = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
 
         def prepare(numbers: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
             return read_patches(slide, self.blocks.boxes(numbers), store), torch.from_numpy(numbers)
@@ -120,7 +122,7 @@ class _BlockTensors(Dataset[Any]):
 
 def _batches(
     blocks: Iterable[tuple[torch.Tensor, torch.Tensor]], size: int, device: torch.device
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+) -> Generator[tuple[torch.Tensor, torch.Tensor]]:
     """Batches of `size`, the last one shorter, from blocks of any size."""
     left: list[tuple[torch.Tensor, torch.Tensor]] = []
     for patches, numbers in blocks:

@@ -49,7 +49,7 @@ def test_an_error_comes_at_the_place_of_its_job(threads: int, device: torch.devi
     assert _threads() == 0
 
 
-def test_the_threads_end_with_who_takes_their_items(device: torch.device) -> None:
+def test_the_threads_end_when_the_iteration_is_given_up(device: torch.device) -> None:
     started = []
 
     def prepare(job: int) -> tuple[torch.Tensor, int]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from histo_monai.data.decoding.ahead import prepared_ahead
 from histo_monai.data.decoding.codec import is_plain_jpeg, jpeg_stream
 from histo_monai.data.decoding.patches import read_patches
 from histo_monai.data.decoding.tile_store import TileStore
 from histo_monai.slides import Box, Slide
+from histo_monai.slides.tiff import Page
 from tests.data.decoding.codecs import PillowCodec, opened
 
 CPU = torch.device("cpu")
@@ -48,6 +51,44 @@ def test_a_box_that_needs_more_tiles_than_there_is_room_for_is_read_by_the_cpu(r
     with opened(real_slides / "lymph-node.tif") as slide:
         boxes = [Box((700.0, 900.0), 600, slide.mpp), Box((100.0, 100.0), 600, slide.mpp)]
         assert np.array_equal(read_patches(slide, boxes, store).numpy(), slide.read_many(boxes))
+
+
+def test_threads_with_a_small_store_get_their_own_tiles(real_slides: Path) -> None:
+    """Tiles of one thread make room for those of the other; their requests overlap."""
+    store = TileStore(PillowCodec(), CPU, max_bytes=10 * TILE_BYTES)
+    with opened(real_slides / "lymph-node.tif") as slide:
+        generator = np.random.default_rng(0)
+        jobs = [
+            _boxes(slide, [tuple(tile) for tile in generator.integers(0, 5, (5, 2)).tolist()])
+            for _ in range(60)
+        ]
+        wanted = [slide.read_many(boxes) for boxes in jobs]
+        items = prepared_ahead(jobs, lambda boxes: (read_patches(slide, boxes, store), 0), None, threads=3)
+        for (pixels, _), right in zip(items, wanted, strict=True):
+            assert np.array_equal(pixels.numpy(), right)
+
+
+def test_a_tile_that_another_thread_has_stored_meanwhile_keeps_its_slot(real_slides: Path) -> None:
+    store = TileStore(PillowCodec(), CPU, max_bytes=4 * TILE_BYTES)
+    with opened(real_slides / "lymph-node.tif") as slide:
+        boxes = _boxes(slide, [(0, 1), (0, 2)])
+        other = _boxes(slide, [(0, 1), (3, 3)])
+        decode = store.codec.decode
+
+        def late(page: Page, tiles: Sequence[bytes]) -> list[torch.Tensor | None]:
+            store.codec.decode = decode  # type: ignore[method-assign]
+            read_patches(slide, other, store)
+            return decode(page, tiles)
+
+        store.codec.decode = late  # type: ignore[method-assign]
+        for wanted in (boxes, other, boxes):
+            assert np.array_equal(read_patches(slide, wanted, store).numpy(), slide.read_many(wanted))
+
+
+def test_colors_that_the_jpeg_states_are_left_to_the_cpu() -> None:
+    adobe = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
+    assert not is_plain_jpeg(b"\xff\xd8" + bytes(5000) + adobe + b"\xff\xd9")
+    assert jpeg_stream(b"\xff\xd8TABLES\xff\xd9\x00\x00", b"\xff\xd8T\xff\xd9") == b"\xff\xd8TABLEST\xff\xd9"
 
 
 def test_a_stream_has_the_tables_of_the_page_and_is_judged_by_its_end() -> None:

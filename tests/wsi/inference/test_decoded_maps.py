@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan, PatchModels, values_of
 from tests.data.decoding.codecs import store_on
 from tests.devices import ComputeIn
+from tests.slides.drawn_tiff import JPEG, DrawnPage, write_tiff
 
 CPU = torch.device("cpu")
 CLASSES = ("normal", "tumor")
@@ -46,4 +48,35 @@ def test_a_map_is_that_of_the_other_decoder(
     assert len(by_cpu.cells) > plan.batch_size
     np.testing.assert_array_equal(by_device.cells, by_cpu.cells)
     np.testing.assert_allclose(by_device.values["model"], by_cpu.values["model"], atol=1e-3)
-    assert store.most_tiles((256, 256)) > 0
+    pixels = store.pixels((256, 256))
+    assert len(store) > 0
+    assert pixels.device == device
+
+
+def test_a_slide_without_tissue_has_no_batch(tmp_path: Path, device: torch.device) -> None:
+    path = write_tiff(
+        tmp_path / "glass.tif", [DrawnPage(np.full((600, 600, 3), 245, np.uint8), compression=JPEG)]
+    )
+    patches = stream.SlidePatches.find(path, 0.5, MapPlan(32, 0.5, 16.0, 8.0, 0.5, 10))
+    assert len(patches.cells) == 0
+    assert list(patches._decoded(store_on(device))) == []
+
+
+def test_the_threads_end_before_the_slide_is_closed(
+    real_slides: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = MapPlan(32, 2.0, 64.0, 16.0, 0.5, 4)
+    patches = stream.SlidePatches.find(real_slides / "oesophagus-eosinophilic.tif", None, plan)
+    monkeypatch.setattr(stream, "tile_store", lambda device: store_on(device))
+    running = []
+    close = type(patches.blocks).close
+
+    def closed(blocks: object) -> None:
+        running.append(sum(thread.name.startswith("decoding") for thread in threading.enumerate()))
+        close(patches.blocks)
+
+    monkeypatch.setattr(type(patches.blocks), "close", closed)
+    batches = patches.batches(device, 0)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert running == [0]
