@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from ignite.engine import Engine
 from torch import nn
 
 from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.finetuning.trainable import Mode, add_adapters, freeze, keep_statistics, merge_adapters
+from histo_monai.finetuning.trainable import Mode, add_adapters, freeze, keep_statistics, share_inputs
 from histo_monai.models.average import StudentAndAverage
 from histo_monai.models.shared_rows import SharedRows
+from histo_monai.models.sharing import TrainedState, copy_sharing, frozen_parameters, separate
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
@@ -104,6 +104,9 @@ def finetune(
 ) -> FinetuneResult:
     """Train the layers of `Tuning.mode`; `model` ends with the selected weights.
 
+    Frozen parameters are not copied: model, start and average share their memory. Adapters stay apart from their
+    weights (`models.layers.merged_state` merges them).
+
     Candidates are the epochs or, with an average of weights, `Tuning.interpolation_weights`, ranked by
     `Objective.rank`. Runs in each process of `ignite.distributed`; their number does not change the training
     (`models.shared_rows`).
@@ -124,8 +127,15 @@ def finetune(
     is_averaged = tuning.ema_decay is not None
     points = tuning.interpolation_weights if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
-    start = copy.deepcopy(model) if is_averaged else None
-    student, average = _student(model, tuning, seed)
+    add_adapters(model, tuning.mode, derive_seed(seed, "adapters"))
+    freeze(model, tuning.mode)
+    if tuning.mode != "all":
+        separate(model)
+    frozen = frozen_parameters(model)
+    start = copy_sharing(model, frozen) if is_averaged else None
+    average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
+    student = average.student if average else model
+    state = TrainedState(average or model, frozen)
     network: nn.Module = average or model
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
@@ -136,7 +146,7 @@ def finetune(
         AverageFollows(average).attach(trainer)
     measured = validation or labeled
     evaluator = build_evaluator(lambda views: model.eval()(views), task, measured.targets)
-    best = None if average or validation is None else BestState(model)
+    best = None if average or validation is None else BestState(state)
     draw = _drawing(model, task, measured, picture)
     curves = fit(
         trainer,
@@ -145,14 +155,14 @@ def finetune(
         validation.loader if validation else None,
         epochs=schedule.epochs,
         optimizer=optimizer,
-        parts={"network": network, "optimizer": optimizer},
+        parts={"network": state, "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
         pictures={"answers": draw},
         images_per_step=labeled.batch_size // idist.get_world_size(),
         records=records,
     )
-    merge_adapters(model)
+    model.requires_grad_(True)
     if start is None:
         epoch = best.epoch if best else schedule.epochs
         candidates = epoch_candidates(curves) if validation else {}
@@ -163,20 +173,10 @@ def finetune(
             with shared.divided():
                 take_statistics(model, task, statistics)
 
+    share_inputs(start, model)
     between = Interpolation(model, start, finish)
     candidates = select_on(between, points, evaluator, validation, task.objective.rank)
     return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
-
-
-def _student(
-    model: TaskModel, tuning: Tuning, seed: int
-) -> tuple[TaskModel, StudentAndAverage[TaskModel] | None]:
-    """The network that trains, and the average of its weights that `model` becomes, if any."""
-    add_adapters(model, tuning.mode, derive_seed(seed, "adapters"))
-    average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
-    student = average.student if average else model
-    freeze(student, tuning.mode)
-    return student, average
 
 
 def build_trainer(

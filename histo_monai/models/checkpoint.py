@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,10 +39,9 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
     if path.suffix != ".safetensors":
         raise InputError(f"{path}: not a model file. Fix: use a name that ends in .safetensors.")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-    content = safetensors.torch.save(tensors, metadata={"format": "pt"})
-    complete = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
-    with whole_file(path, len(content)) as draft:
-        draft.write_bytes(content)
+    with whole_file(path, sum(tensor.nbytes for tensor in tensors.values())) as draft:
+        safetensors.torch.save_file(tensors, draft, metadata={"format": "pt"})
+        complete = {**description, "format": FORMAT, "sha256": file_sha256(draft)}
         write_json(path.with_suffix(".json"), sealed(complete, _SEAL))
 
 
@@ -94,8 +92,13 @@ def read_description(path: Path, shape: Shape = object) -> dict[str, Any]:
     return whole
 
 
-def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path) -> None:
+def load_into(
+    module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path, *, shares: bool = False
+) -> None:
     """Load exactly the tensors with names below `prefix` into `module`.
+
+    Args:
+        shares: parameters take the memory of `state`, where dtypes are equal; buffers are copied.
 
     Raises:
         InputError: names, shapes or dtypes differ; names `path` and the first difference.
@@ -119,7 +122,13 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
         raise InputError(
             f"{path}: {prefix}{kinds[0]} is {its}, but the network has {right}. Fix: save it as {right}."
         )
-    module.load_state_dict(part)
+    if shares:
+        weights = {name for name, _ in module.named_parameters()}
+        part = {
+            name: tensor.to(want[name].dtype) if name in weights else tensor.to(want[name].dtype, copy=True)
+            for name, tensor in part.items()
+        }
+    module.load_state_dict(part, assign=shares)
 
 
 def _same_kind(one: torch.dtype, other: torch.dtype) -> bool:

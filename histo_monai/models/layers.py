@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -65,3 +65,43 @@ class _ThroughChannelsLast(torch.autograd.Function):
         pairs = [(size, size) if isinstance(size, int) else size for size in sizes]
         back = torch.ops.aten.max_pool2d_with_indices_backward
         return back(gradients[0].contiguous(), x, *pairs, ceil_mode, places), *[None] * len(ctx.settings)
+
+
+class LowRankLinear(nn.Linear):
+    """Linear layer plus a product of two thin matrices, (W + B A) x (LoRA, Hu et al. 2022; alpha equals the rank).
+
+    The product is applied to features: W + B A is never stored.
+
+    Attributes:
+        down: A, Shape (rank, in).
+        up: B, Shape (out, rank).
+    """
+
+    down: nn.Parameter
+    up: nn.Parameter
+
+    @classmethod
+    def of(cls, layer: nn.Linear, down: torch.Tensor, up: torch.Tensor) -> Self:
+        """Turn a layer into one with an adapter, in place."""
+        layer.__class__ = cls
+        layer.down, layer.up = nn.Parameter(down), nn.Parameter(up)
+        return cast("Self", layer)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Outputs, Shape (..., out)."""
+        return super().forward(input) + F.linear(F.linear(input, self.down), self.up)
+
+    @torch.no_grad()
+    def merged(self) -> torch.Tensor:
+        """W + B A, Shape (out, in)."""
+        return torch.addmm(self.weight, self.up, self.down)
+
+
+def merged_state(network: nn.Module) -> dict[str, torch.Tensor]:
+    """State of a network by the names of its architecture; adapters are merged into copies of their weights."""
+    state = network.state_dict()
+    for name, layer in network.named_modules():
+        if isinstance(layer, LowRankLinear):
+            state[f"{name}.weight"] = layer.merged()
+            del state[f"{name}.down"], state[f"{name}.up"]
+    return state

@@ -48,12 +48,19 @@ class TaskModel(nn.Module):
         return self.head(self.encoder(patches))
 
 
-def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
+Content = tuple[Mapping[str, torch.Tensor], Mapping[str, Any]]
+"""Tensors and description of a model's file (`load_model`)."""
+
+
+def from_encoder(
+    path: str | Path, num_outputs: int, content: Content | None = None
+) -> tuple[TaskModel, dict[str, Any]]:
     """Model to fine-tune, with the tensors of the encoder's file; all others are random (`torch.manual_seed`).
 
     Args:
         path: encoder.safetensors of a pretraining.
         num_outputs: K.
+        content: of the file, read before; the encoder's parameters share its memory.
 
     Returns:
         Model, and description of the encoder.
@@ -62,10 +69,10 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
         InputError: the file is missing, damaged, or not an encoder of this version; names it.
     """
     path = Path(path)
-    state, description = load_model(path)
+    state, description = content or load_model(path)
     check_encoder(description, TRAINED_HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
-    load_into(model.encoder, state, _ENCODER, path)
+    load_into(model.encoder, state, _ENCODER, path, shares=content is not None)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:
@@ -74,7 +81,7 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
                 f"{path}: head {description['head']!r} has no {part}. Fix: run the stage pretrain again."
             )
         load_into(parts[part], state, f"{part}.", path)
-    return model, description
+    return model, dict(description)
 
 
 def first_stages(

@@ -26,6 +26,7 @@ from histo_monai.data.tables.splits import drawn_by, labeled_rows
 from histo_monai.data.tables.tasks import split_rows, task_classes
 from histo_monai.evaluation.cross_validation import CrossValidated, Result, cross_validate
 from histo_monai.models.checkpoint import save_model
+from histo_monai.models.layers import merged_state
 from histo_monai.models.task_model import MIXTURE, TaskModel, from_task_model, head_alone
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
@@ -267,7 +268,7 @@ def write_fold_models(
     if validated is None:
         return
     for fold, (model, about) in enumerate(zip(validated.models, described, strict=True)):
-        state, about = model.state_dict(), {**about, "without_fold": fold}
+        state, about = merged_state(model), {**about, "without_fold": fold}
         if about["head"] == MIXTURE:
             state, beside = head_alone(state, folder.parent / paths.MODEL)
             about |= beside

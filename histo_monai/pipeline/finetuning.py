@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.models.batchnorm import has_batchnorm
+from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import (
+    Content,
     TaskModel,
     describe_task_model,
     first_stages,
@@ -46,11 +49,13 @@ def finetune_encoder(
     picture: Picture,
     records: Records,
     selected: float | None = None,
+    content: Content | None = None,
 ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
     """Task model from a pretrained encoder, its description, and the training result.
 
     Args:
         encoder: encoder.safetensors of a pretraining.
+        content: of this file, for trainings that share its memory.
         rows: training and validation patches.
         seed: of all random decisions.
 
@@ -61,7 +66,9 @@ def finetune_encoder(
     schedule = schedule_of(section)
     predicted = assembly.params.evaluate.batch_size
     statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, predicted, seed)
-    model, description = _start(assembly, encoder, rows, section, statistics, seed)
+    torch.manual_seed(derive_seed(seed, "initialisation"))
+    start = from_encoder(encoder, assembly.task.num_outputs, content)
+    model, description = _start(assembly, start, rows, section, statistics)
     result = finetune(
         model,
         assembly.task,
@@ -124,7 +131,16 @@ class Finetuning:
             picture=self.picture,
             records=self.records(fold, candidate),
             selected=candidate,
+            content=self._content,
         )
+
+    @cached_property
+    def _content(self) -> Content | None:
+        """Content of the encoder's file on the device, for modes with frozen layers: all trainings share its memory."""
+        if self.assembly.params.finetune.mode == "all":
+            return None
+        tensors, description = load_model(self.encoder)
+        return {name: tensor.to(self.assembly.task.device) for name, tensor in tensors.items()}, description
 
     def cross_validate(
         self,
@@ -147,16 +163,13 @@ class Finetuning:
 
 def _start(
     assembly: Assembly,
-    encoder: Path,
+    start: tuple[TaskModel, dict[str, Any]],
     rows: TrainingRows,
     section: TrainingParams | FinetuneRecipe,
     statistics: LabeledLoader | None,
-    seed: int,
 ) -> tuple[TaskModel, dict[str, Any]]:
-    """Initial model, and the description of its encoder."""
-    task = assembly.task
-    torch.manual_seed(derive_seed(seed, "initialisation"))
-    model, description = from_encoder(encoder, task.num_outputs)
+    """Initial model, and the description of its encoder, at the depth and with the head that labels select."""
+    task, (model, description) = assembly.task, start
     if not isinstance(section, FinetuneRecipe):
         return model, description
     labeled, groups = assembly.in_order(rows.labeled), dependence_groups(rows.labeled)
