@@ -75,6 +75,7 @@ def run(place: Path, name: str, side_px: int, depth: int) -> None:
     )
     for stage in (*OF_RUN, "heatmap", "aggregate", "mil"):
         timed(f"{mode}: {stage}", stage, *RUN)
+    timed(f"{mode}: map", "map", str(SMALLEST), "--model", MODEL, "--output", "maps-trained")
     timed("export --trunk", "export", MODEL, "--trunk", "trunk.safetensors")
     timed("export --bundle", "export", MODEL, "--bundle", "bundle")
     for stage in ("compare", "report"):

@@ -66,7 +66,7 @@ def share_inputs(start: TaskModel, model: TaskModel) -> None:
     """
     for before, after in zip(start.modules(), model.modules(), strict=True):
         if isinstance(before, LowRankLinear) and isinstance(after, LowRankLinear):
-            before.down.copy_(after.down)
+            before.lora_down.copy_(after.lora_down)
 
 
 def freeze(model: TaskModel, mode: Mode) -> None:
@@ -82,8 +82,8 @@ def freeze(model: TaskModel, mode: Mode) -> None:
     adapted = [module for module in trunk.modules() if isinstance(module, LowRankLinear)]
     if mode == "adapters" and adapted:
         for layer in adapted:
-            layer.down.requires_grad_(True)
-            layer.up.requires_grad_(True)
+            layer.lora_down.requires_grad_(True)
+            layer.lora_up.requires_grad_(True)
         return
     for part in last_stage(trunk):
         part.requires_grad_(True)

@@ -17,7 +17,7 @@ from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.finetuning.trainable import Mode, add_adapters, freeze, keep_statistics, share_inputs
 from histo_monai.models.average import StudentAndAverage
 from histo_monai.models.shared_rows import SharedRows
-from histo_monai.models.sharing import TrainedState, copy_sharing, frozen_parameters, separate
+from histo_monai.models.sharing.copies import TrainedState, copy_sharing, frozen_parameters, separate
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit

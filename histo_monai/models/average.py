@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import nn
 
-from histo_monai.models.sharing import copy_sharing, frozen_parameters
+from histo_monai.models.sharing.copies import copy_sharing, frozen_parameters
 
 Model = TypeVar("Model", bound=nn.Module)
 

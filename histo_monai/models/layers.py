@@ -67,34 +67,38 @@ class _ThroughChannelsLast(torch.autograd.Function):
         return back(gradients[0].contiguous(), x, *pairs, ceil_mode, places), *[None] * len(ctx.settings)
 
 
+DOWN, UP = ".lora_down", ".lora_up"
+"""Ends of the names of adapters in a state."""
+
+
 class LowRankLinear(nn.Linear):
     """Linear layer plus a product of two thin matrices, (W + B A) x (LoRA, Hu et al. 2022; alpha equals the rank).
 
     The product is applied to features: W + B A is never stored.
 
     Attributes:
-        down: A, Shape (rank, in).
-        up: B, Shape (out, rank).
+        lora_down: A, Shape (rank, in).
+        lora_up: B, Shape (out, rank).
     """
 
-    down: nn.Parameter
-    up: nn.Parameter
+    lora_down: nn.Parameter
+    lora_up: nn.Parameter
 
     @classmethod
     def of(cls, layer: nn.Linear, down: torch.Tensor, up: torch.Tensor) -> Self:
         """Turn a layer into one with an adapter, in place."""
         layer.__class__ = cls
-        layer.down, layer.up = nn.Parameter(down), nn.Parameter(up)
+        layer.lora_down, layer.lora_up = nn.Parameter(down), nn.Parameter(up)
         return cast("Self", layer)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Outputs, Shape (..., out)."""
-        return super().forward(input) + F.linear(F.linear(input, self.down), self.up)
+        return super().forward(input) + F.linear(F.linear(input, self.lora_down), self.lora_up)
 
     @torch.no_grad()
     def merged(self) -> torch.Tensor:
         """W + B A, Shape (out, in)."""
-        return torch.addmm(self.weight, self.up, self.down)
+        return torch.addmm(self.weight, self.lora_up, self.lora_down)
 
 
 def merged_state(network: nn.Module) -> dict[str, torch.Tensor]:
@@ -103,5 +107,10 @@ def merged_state(network: nn.Module) -> dict[str, torch.Tensor]:
     for name, layer in network.named_modules():
         if isinstance(layer, LowRankLinear):
             state[f"{name}.weight"] = layer.merged()
-            del state[f"{name}.down"], state[f"{name}.up"]
+            del state[name + DOWN], state[name + UP]
     return state
+
+
+def has_adapters(network: nn.Module) -> bool:
+    """Whether the network has layers with adapters."""
+    return any(isinstance(layer, LowRankLinear) for layer in network.modules())

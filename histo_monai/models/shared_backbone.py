@@ -12,7 +12,7 @@ from torch import nn
 from torch.fx.experimental.optimization import fuse
 
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.sharing import copy_sharing
+from histo_monai.models.sharing.copies import copy_sharing
 from histo_monai.models.task_model import TaskModel
 
 _LOG = logging.getLogger(__name__)

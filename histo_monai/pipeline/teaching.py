@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from histo_monai.data.loaders.streams import for_statistics, two_streams
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.models.sharing.copies import copy_sharing, frozen_parameters
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
 from histo_monai.pipeline.imports import stage_sha256
@@ -71,7 +71,9 @@ def teach_student(
     )
     matches = section.match_class_proportions
     proportions = class_proportions(model, assembly.task, statistics) if statistics and matches else None
-    start = copy.deepcopy(model)
+    if params.finetune.mode != "all":
+        model.encoder.requires_grad_(False)
+    start = copy_sharing(model, frozen_parameters(model))
     pseudo_labels: torch.Tensor | None = None
     if settings.needs_neighbors:
         if statistics is not None:

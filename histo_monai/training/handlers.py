@@ -13,7 +13,7 @@ from ignite.handlers import ProgressBar
 from torch import nn
 
 from histo_monai.models.average import StudentAndAverage
-from histo_monai.models.sharing import TrainedState
+from histo_monai.models.sharing.copies import TrainedState
 from histo_monai.training.schedule import Rates
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.progress import Now, gone_and_left, is_watched, say

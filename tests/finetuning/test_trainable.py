@@ -104,9 +104,9 @@ def test_adapters_start_from_the_network_and_merge_into_the_sum_of_both() -> Non
     with torch.no_grad():
         assert torch.equal(model(patches), plain(patches))
         layer = model.encoder.trunk.blocks[0].mlp.fc1
-        layer.up.normal_(generator=torch.Generator().manual_seed(0))
+        layer.lora_up.normal_(generator=torch.Generator().manual_seed(0))
         rows = torch.rand(3, layer.in_features)
-        by_hand = rows @ (layer.weight + layer.up @ layer.down).T + layer.bias
+        by_hand = rows @ (layer.weight + layer.lora_up @ layer.lora_down).T + layer.bias
         torch.testing.assert_close(layer(rows), by_hand)
         adapted = model(patches)
         assert not torch.allclose(adapted, plain(patches))

@@ -128,7 +128,9 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         save_model(folder / paths.MODEL, merged_state(model), {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
-        write_fold_models(folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, names)
+        write_fold_models(
+            folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names
+        )
         paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
         image.imsave(folder / paths.ANSWERS, course.picture)
         warnings = [folds.why_none] if is_counted and folds.why_none else []

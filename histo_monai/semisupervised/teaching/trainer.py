@@ -16,6 +16,7 @@ from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
 from histo_monai.data.loaders.streams import SideBySide
 from histo_monai.finetuning.trainer import build_trainer, epoch_candidates, select_on, shortened
 from histo_monai.models.shared_rows import SharedRows
+from histo_monai.models.sharing.copies import TrainedState, common_parameters
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch, SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt
@@ -112,6 +113,7 @@ def train_student(
     schedule = shortened(schedule, points, selected, not selects_epoch, validation is not None)
     to_device(method.network, task.device)
     start = start or copy.deepcopy(method.model)
+    frozen = common_parameters(method.model, start)
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
     step = StudentStep(
@@ -123,7 +125,10 @@ def train_student(
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
     batches = SideBySide(labeled.loader, unlabeled.loader)
     shown, _ = unlabeled.some(NUM_SHOWN)
-    best = _best_from_start(method, task, evaluator, validation) if selects_epoch and validation else None
+    best: BestState | None = None
+    if selects_epoch and validation:
+        best = BestState(TrainedState(method.model, frozen))
+        _offer_start(best, task, evaluator, validation)
     candidates: dict[float, Measures] = {0.0: dict(evaluator.state.metrics)} if best else {}
     curves = fit(
         trainer,
@@ -132,7 +137,7 @@ def train_student(
         validation.loader if validation else None,
         epochs=schedule.epochs,
         optimizer=optimizer,
-        parts={"method": method.network, "optimizer": optimizer},
+        parts={"method": TrainedState(method.network, frozen), "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
         pictures={"pairs": lambda: picture(*step.show(shown))},
@@ -167,14 +172,10 @@ def _finishing(
     return finish
 
 
-def _best_from_start(
-    method: SemiSupervised, task: Task, evaluator: Engine, validation: LabeledLoader
-) -> BestState:
-    """Best weights so far, with the start as epoch 0."""
+def _offer_start(best: BestState, task: Task, evaluator: Engine, validation: LabeledLoader) -> None:
+    """Offer the start as epoch 0."""
     evaluator.run(validation.loader)
-    best = BestState(method.model)
     best.offer(task.objective.rank(evaluator.state.metrics), 0)
-    return best
 
 
 class StudentStep:

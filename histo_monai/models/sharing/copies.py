@@ -17,6 +17,12 @@ def frozen_parameters(network: nn.Module) -> list[nn.Parameter]:
     return [part for part in network.parameters() if not part.requires_grad]
 
 
+def common_parameters(one: nn.Module, other: nn.Module) -> list[nn.Parameter]:
+    """Parameters of a network in the memory of another network's parameters; both are frozen there."""
+    places = {part.data_ptr() for part in other.parameters()}
+    return [part for part in one.parameters() if part.data_ptr() in places]
+
+
 def copy_sharing(network: Network, shared: Iterable[nn.Parameter]) -> Network:
     """Copy of a network; the parameters in `shared` share their memory with it, all other tensors are copied."""
     memo: dict[int, Any] = {
