@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ _SEAL = "description_sha256"
 
 _REMEDY = "remove both files and run `dvc pull` or `dvc repro`; if the error returns, see docs/remote.md"
 _MEND = f"Fix: {_REMEDY}."
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _MAKE_AGAIN = "Fix: run the stage that makes it again."
 
 
@@ -40,9 +43,20 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
         raise InputError(f"{path}: not a model file. Fix: use a name that ends in .safetensors.")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     with whole_file(path, sum(tensor.nbytes for tensor in tensors.values())) as draft:
-        safetensors.torch.save_file(tensors, draft, metadata={"format": "pt"})
+        _write(draft, tensors)
         complete = {**description, "format": FORMAT, "sha256": file_sha256(draft)}
         write_json(path.with_suffix(".json"), sealed(complete, _SEAL))
+
+
+def _write(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """Write tensors without a second copy in memory; the library's errors of the system become OSErrors again."""
+    try:
+        safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    except safetensors.SafetensorError as error:
+        number = _OS_ERROR.search(str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
