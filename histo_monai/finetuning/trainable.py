@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from histo_monai.models.batchnorm import freeze_statistics
 from histo_monai.models.encoder import Encoder, on_meta
 from histo_monai.models.layers import LowRankLinear
 from histo_monai.models.task_model import TaskModel
@@ -16,6 +17,8 @@ from histo_monai.models.task_model import TaskModel
 _LOG = logging.getLogger(__name__)
 
 Mode = Literal["all", "last", "adapters"]
+KeptStatistics = Literal["none", "frozen", "all"]
+"""Batch-norms that keep their statistics in training."""
 RANK = 8
 """Rank of the adapters."""
 _SERIES = ("blocks", "stages", "layers", "features")
@@ -93,8 +96,12 @@ def freeze(model: TaskModel, mode: Mode) -> None:
                 module.requires_grad_(True)
 
 
-def keep_statistics(model: TaskModel) -> None:
-    """Put batch-norms that do not train into evaluation mode: published statistics stay, in training too."""
+def keep_statistics(model: TaskModel, which: KeptStatistics) -> None:
+    """Put batch-norms of the encoder, all or those that do not train, into evaluation mode: their statistics stay."""
+    if which == "all":
+        freeze_statistics(model.encoder)
+    if which != "frozen":
+        return
     for module in model.encoder.trunk.modules():
         trains = any(part.requires_grad for part in module.parameters(recurse=False))
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not trains:

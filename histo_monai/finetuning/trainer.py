@@ -14,7 +14,14 @@ from ignite.engine import Engine
 from torch import nn
 
 from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.finetuning.trainable import Mode, add_adapters, freeze, keep_statistics, share_inputs
+from histo_monai.finetuning.trainable import (
+    KeptStatistics,
+    Mode,
+    add_adapters,
+    freeze,
+    keep_statistics,
+    share_inputs,
+)
 from histo_monai.models.average import StudentAndAverage
 from histo_monai.models.shared_rows import SharedRows
 from histo_monai.models.sharing.copies import TrainedState, copy_sharing, frozen_parameters, separate
@@ -49,7 +56,7 @@ class Tuning:
         ema_decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
         interpolation_weights: with an average, candidate weights of the start, 0..1, for `Interpolation`.
         mode: which layers train (`trainable`).
-        keeps_statistics: batch-norms that do not train keep their statistics.
+        kept_statistics: batch-norms that keep their statistics.
     """
 
     backbone_lr_factor: float = 1.0
@@ -58,7 +65,7 @@ class Tuning:
     ema_decay: float | None = None
     interpolation_weights: tuple[float, ...] = (0.0,)
     mode: Mode = "all"
-    keeps_statistics: bool = False
+    kept_statistics: KeptStatistics = "none"
 
 
 @dataclass(frozen=True)
@@ -281,7 +288,7 @@ class _Step:
         self._graphs = EncoderGraphs(model, task.device)
         self._optimizer = optimizer
         self._seed = seed
-        self._keeps_statistics = tuning.keeps_statistics
+        self._kept_statistics = tuning.kept_statistics
         self._augment = SupervisedAugmentation(
             task.patch_px, unaugmented_fraction=tuning.unaugmented_fraction, stain_jitter=tuning.stain_jitter
         )
@@ -289,8 +296,7 @@ class _Step:
     def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Run views, outputs, loss and optimizer step; returns measures, each of shape (n,)."""
         self._model.train()
-        if self._keeps_statistics:
-            keep_statistics(self._model)
+        keep_statistics(self._model, self._kept_statistics)
         device = self._task.device
         patches, rows = (self._shared.all_rows(part.to(device, non_blocking=True)) for part in batch)
         now = Step(self._seed, engine.state.epoch, engine.state.iteration)

@@ -76,7 +76,7 @@ def from_encoder(
     state, description = content or load_model(path)
     check_encoder(description, TRAINED_HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
-    load_into(model.encoder, state, ENCODER_PREFIX, path, shares=content is not None)
+    load_into(model.encoder, state, ENCODER_PREFIX, path, shares=True)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:
@@ -122,7 +122,7 @@ def from_task_model(path: str | Path, whole: WholeModel | None = None) -> tuple[
         return _sharing(path, whole)
     state, description = load_model(path)
     model = _task_model(description, path)
-    load_into(model, with_encoder(state, description, model.state_dict(), path), "", path)
+    load_into(model, with_encoder(state, description, model.state_dict(), path), "", path, shares=True)
     return model, description
 
 
@@ -202,7 +202,7 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
         check_encoder(description, TRAINED_HEADS, path)
     encoder = _encoder(description, path)
     wanted = [ENCODER_PREFIX + name for name in encoder.state_dict()]
-    load_into(encoder, with_encoder(state, description, wanted, path), ENCODER_PREFIX, path)
+    load_into(encoder, with_encoder(state, description, wanted, path), ENCODER_PREFIX, path, shares=True)
     return encoder, description
 
 

@@ -18,8 +18,9 @@ from histo_monai.data.tables.tasks import dependence_groups, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
+from histo_monai.finetuning.trainable import KeptStatistics
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
-from histo_monai.models.batchnorm import has_batchnorm
+from histo_monai.models.batchnorm import has_batchnorm, patches_for_statistics
 from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import (
@@ -65,9 +66,11 @@ def finetune_encoder(
     section = assembly.params.finetune_section(assembly.task.kind)
     schedule = schedule_of(section)
     predicted = assembly.params.evaluate.batch_size
-    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, predicted, seed)
     torch.manual_seed(derive_seed(seed, "initialisation"))
     start = from_encoder(encoder, assembly.task.num_outputs, content)
+    has_weights = start[0].encoder.weights is not None
+    num = patches_for_statistics(section.batchnorm_patches, has_weights=has_weights)
+    statistics = for_statistics(assembly.reading, rows.train, num, predicted, seed)
     model, description = _start(assembly, start, rows, section, statistics)
     result = finetune(
         model,
@@ -85,7 +88,7 @@ def finetune_encoder(
         seed=seed,
         picture=picture,
         records=records,
-        tuning=_tuning(section, assembly.params.finetune.mode),
+        tuning=_tuning(section, assembly.params.finetune.mode, has_weights=has_weights),
         statistics=statistics,
         selected=selected,
     )
@@ -186,12 +189,16 @@ def _start(
     return model, description
 
 
-def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode) -> Tuning:
+def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode, *, has_weights: bool) -> Tuning:
     if mode == "head":
         raise ValueError("a head is not trained")
-    keeps = mode != "all" and not section.batchnorm_patches
+    kept: KeptStatistics = "none"
+    if section.batchnorm_patches is None:
+        kept = "all" if has_weights else "none"
+    elif section.batchnorm_patches == 0 and mode != "all":
+        kept = "frozen"
     if not isinstance(section, FinetuneRecipe):
-        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode, keeps_statistics=keeps)
+        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode, kept_statistics=kept)
     return Tuning(
         section.backbone_lr_factor,
         section.unaugmented_fraction,
@@ -199,7 +206,7 @@ def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode) -> Tun
         section.ema_decay,
         section.interpolation_weights,
         mode,
-        keeps,
+        kept,
     )
 
 
@@ -210,7 +217,9 @@ def starts_from_file(assembly: Assembly, encoder: Path) -> bool:
         InputError: the encoder cannot be used.
     """
     section = assembly.params.finetune_section(assembly.task.kind)
-    return not section.batchnorm_patches or not has_batchnorm(load_encoder(encoder)[0])
+    network, _ = load_encoder(encoder)
+    num = patches_for_statistics(section.batchnorm_patches, has_weights=network.weights is not None)
+    return num == 0 or not has_batchnorm(network)
 
 
 def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:
@@ -226,8 +235,9 @@ def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, see
     """
     section = assembly.params.finetune_section(assembly.task.kind)
     size = assembly.params.evaluate.batch_size
-    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, size, seed)
     model, _ = from_encoder(encoder, assembly.task.num_outputs)
+    num = patches_for_statistics(section.batchnorm_patches, has_weights=model.encoder.weights is not None)
+    statistics = for_statistics(assembly.reading, rows.train, num, size, seed)
     if statistics:
         take_statistics(model, assembly.task, statistics)
     return model.encoder

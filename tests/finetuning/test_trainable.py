@@ -75,7 +75,12 @@ def test_frozen_batchnorms_keep_their_statistics_where_asked(
     task = wave_task(16)
     model = _model(RESNET, task)
     before = {key: value.clone() for key, value in model.state_dict().items() if "running_" in key}
-    _finetune(model, task, epochs=1, tuning=Tuning(ema_decay=0.9, mode="last", keeps_statistics=keeps))
+    _finetune(
+        model,
+        task,
+        epochs=1,
+        tuning=Tuning(ema_decay=0.9, mode="last", kept_statistics="frozen" if keeps else "none"),
+    )
     after = model.state_dict()
     for key, value in before.items():
         is_trained = ".layer4." in key

@@ -68,9 +68,15 @@ class AugmentationParams:
 
 @dataclass(frozen=True)
 class PretrainParams:
-    """Self-supervised pretraining: augmentation, and a section per method."""
+    """Self-supervised pretraining: augmentation, and a section per method.
+
+    Attributes:
+        freeze_batchnorm: whether batch-norms of the encoder keep their statistics; None: where the encoder has given
+            weights.
+    """
 
     augmentation: AugmentationParams
+    freeze_batchnorm: bool | None
     methods: Annotated[Mapping[str, PretextSettings], SectionsOf(PRETEXTS, beside=True)]
 
 
@@ -120,11 +126,14 @@ class FinetuneRecipe(Recipe):
         linear_init: whether the head's last layer starts as a linear model fitted to the labels.
         interpolation_weights: candidate weights of the initial model (before the first step) in the mean with the
             trained model.
+        batchnorm_patches: unaugmented training patches for the final batch-norm statistics, without their labels; 0:
+            statistics of the training; None: `models.batchnorm.patches_for_statistics`.
     """
 
     select_depth: bool
     linear_init: bool
     interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]
+    batchnorm_patches: CountOrZero | None
 
 
 @dataclass(frozen=True)
