@@ -134,16 +134,12 @@ def finetune(
     is_averaged = tuning.ema_decay is not None
     points = tuning.interpolation_weights if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
-    add_adapters(model, tuning.mode, derive_seed(seed, "adapters"))
-    freeze(model, tuning.mode)
-    if tuning.mode != "all":
-        separate(model)
-    frozen = frozen_parameters(model)
+    frozen = _frozen(model, tuning.mode, seed)
     start = copy_sharing(model, frozen) if is_averaged else None
     average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
     student = average.student if average else model
-    state = TrainedState(average or model, frozen)
     network: nn.Module = average or model
+    state = TrainedState(network, frozen)
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
     optimizer = schedule.optimizer_for(student, student.encoder, tuning.backbone_lr_factor)
@@ -174,16 +170,32 @@ def finetune(
         epoch = best.epoch if best else schedule.epochs
         candidates = epoch_candidates(curves) if validation else {}
         return FinetuneResult(curves, candidates, float(epoch), epoch, draw(), None)
+    share_inputs(start, model)
+    between = Interpolation(model, start, _finishing(model, task, shared, statistics))
+    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
+    return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
+
+
+def _finishing(
+    model: TaskModel, task: Task, shared: SharedRows, statistics: LabeledLoader | None
+) -> Callable[[], None]:
+    """Function that renews the model's batch-norm statistics; no effect without patches."""
 
     def finish() -> None:
         if statistics:
             with shared.divided():
                 take_statistics(model, task, statistics)
 
-    share_inputs(start, model)
-    between = Interpolation(model, start, finish)
-    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
-    return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
+    return finish
+
+
+def _frozen(model: TaskModel, mode: Mode, seed: int) -> list[nn.Parameter]:
+    """Frozen parameters in a mode; all other parameters get memory of their own, or are adapters that are added."""
+    add_adapters(model, mode, derive_seed(seed, "adapters"))
+    freeze(model, mode)
+    if mode != "all":
+        separate(model)
+    return frozen_parameters(model)
 
 
 def build_trainer(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.finetuning.trainable import RANK, Mode, add_adapters, freeze, last_stage
+from histo_monai.finetuning.trainable import RANK, KeptStatistics, Mode, add_adapters, freeze, last_stage
 from histo_monai.finetuning.trainer import Tuning
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.layers import merged_state
@@ -75,12 +75,8 @@ def test_frozen_batchnorms_keep_their_statistics_where_asked(
     task = wave_task(16)
     model = _model(RESNET, task)
     before = {key: value.clone() for key, value in model.state_dict().items() if "running_" in key}
-    _finetune(
-        model,
-        task,
-        epochs=1,
-        tuning=Tuning(ema_decay=0.9, mode="last", kept_statistics="frozen" if keeps else "none"),
-    )
+    kept: KeptStatistics = "frozen" if keeps else "none"
+    _finetune(model, task, epochs=1, tuning=Tuning(ema_decay=0.9, mode="last", kept_statistics=kept))
     after = model.state_dict()
     for key, value in before.items():
         is_trained = ".layer4." in key

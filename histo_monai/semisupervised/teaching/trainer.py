@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ignite.distributed as idist
@@ -113,7 +114,7 @@ def train_student(
     schedule = shortened(schedule, points, selected, not selects_epoch, validation is not None)
     to_device(method.network, task.device)
     start = start or copy.deepcopy(method.model)
-    frozen = common_parameters(method.model, start)
+    state = partial(TrainedState, frozen=common_parameters(method.model, start))
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
     step = StudentStep(
@@ -125,10 +126,7 @@ def train_student(
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
     batches = SideBySide(labeled.loader, unlabeled.loader)
     shown, _ = unlabeled.some(NUM_SHOWN)
-    best: BestState | None = None
-    if selects_epoch and validation:
-        best = BestState(TrainedState(method.model, frozen))
-        _offer_start(best, task, evaluator, validation)
+    best = _best_from_start(state(method.model), task, evaluator, validation) if selects_epoch else None
     candidates: dict[float, Measures] = {0.0: dict(evaluator.state.metrics)} if best else {}
     curves = fit(
         trainer,
@@ -137,7 +135,7 @@ def train_student(
         validation.loader if validation else None,
         epochs=schedule.epochs,
         optimizer=optimizer,
-        parts={"method": TrainedState(method.network, frozen), "optimizer": optimizer},
+        parts={"method": state(method.network), "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
         pictures={"pairs": lambda: picture(*step.show(shown))},
@@ -145,8 +143,7 @@ def train_student(
         records=records,
     )
     if selects_epoch:
-        if validation:
-            candidates |= epoch_candidates(curves)
+        candidates |= epoch_candidates(curves) if validation else {}
         epoch = best.epoch if best else schedule.epochs
         return StudentResult(curves, candidates, float(epoch), epoch == 0, picture(*step.show(shown)), None)
     between = Interpolation(method.model, start, _finishing(method, task, shared, statistics, proportions))
@@ -172,10 +169,16 @@ def _finishing(
     return finish
 
 
-def _offer_start(best: BestState, task: Task, evaluator: Engine, validation: LabeledLoader) -> None:
-    """Offer the start as epoch 0."""
+def _best_from_start(
+    network: TrainedState, task: Task, evaluator: Engine, validation: LabeledLoader | None
+) -> BestState | None:
+    """Best weights so far, with the start as epoch 0; None without validation patches."""
+    if validation is None:
+        return None
     evaluator.run(validation.loader)
+    best = BestState(network)
     best.offer(task.objective.rank(evaluator.state.metrics), 0)
+    return best
 
 
 class StudentStep:
