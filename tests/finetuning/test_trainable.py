@@ -83,6 +83,23 @@ def test_frozen_batchnorms_keep_their_statistics_where_asked(
         assert torch.equal(after[key], value) == (keeps and not is_trained), key
 
 
+@pytest.mark.parametrize("mode", ["all", "last", "adapters"])
+def test_batchnorms_of_given_weights_keep_their_statistics_while_they_train(
+    wave_task: Callable[..., WaveTask], mode: Mode
+) -> None:
+    task = wave_task(16)
+    model = _model(RESNET, task)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    tuning = Tuning(ema_decay=0.9, mode=mode, kept_statistics="all", interpolation_weights=(0.0, 0.5))
+    _finetune(model, task, epochs=1, lr=0.1, tuning=tuning)
+    after = model.state_dict()
+    for key, value in before.items():
+        is_statistic = "running_" in key or "num_batches" in key
+        assert not is_statistic or torch.equal(after[key], value), key
+    trained = "encoder.trunk.layer4.1.bn2.weight"
+    assert not torch.equal(after[trained], before[trained])
+
+
 def test_adapters_change_weights_by_few_ranks(wave_task: Callable[..., WaveTask]) -> None:
     task = wave_task(16)
     model = _model(VIT, task)

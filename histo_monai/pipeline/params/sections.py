@@ -121,19 +121,19 @@ class FinetuneRecipe(Recipe):
     """Recipe of a fine-tuning.
 
     Attributes:
+        batchnorm_patches: unaugmented training patches for the final batch-norm statistics, without their labels; 0:
+            statistics of the training; None: `models.batchnorm.patches_for_statistics`.
         select_depth: whether cross-validation selects the encoder's depth; else, and for encoders without stages, it is
             the full depth.
         linear_init: whether the head's last layer starts as a linear model fitted to the labels.
         interpolation_weights: candidate weights of the initial model (before the first step) in the mean with the
             trained model.
-        batchnorm_patches: unaugmented training patches for the final batch-norm statistics, without their labels; 0:
-            statistics of the training; None: `models.batchnorm.patches_for_statistics`.
     """
 
+    batchnorm_patches: CountOrZero | None
     select_depth: bool
     linear_init: bool
     interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]
-    batchnorm_patches: CountOrZero | None
 
 
 @dataclass(frozen=True)
