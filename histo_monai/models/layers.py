@@ -85,11 +85,12 @@ class LowRankLinear(nn.Linear):
     lora_up: nn.Parameter
 
     @classmethod
-    def of(cls, layer: nn.Linear, down: torch.Tensor, up: torch.Tensor) -> Self:
-        """Turn a layer into one with an adapter, in place."""
+    def of(cls, layer: nn.Module, down: torch.Tensor, up: torch.Tensor) -> Self:
+        """Turn an `nn.Linear` into one with an adapter, in place."""
         layer.__class__ = cls
-        layer.lora_down, layer.lora_up = nn.Parameter(down), nn.Parameter(up)
-        return cast("Self", layer)
+        adapted = cast("Self", layer)
+        adapted.lora_down, adapted.lora_up = nn.Parameter(down), nn.Parameter(up)
+        return adapted
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Outputs, Shape (..., out)."""

@@ -88,7 +88,7 @@ def finetune_encoder(
         seed=seed,
         picture=picture,
         records=records,
-        tuning=_tuning(section, assembly.params.finetune.mode, has_weights=has_weights),
+        tuning=tuning_of(section, assembly.params.finetune.mode, has_weights=has_weights),
         statistics=statistics,
         selected=selected,
     )
@@ -189,7 +189,12 @@ def _start(
     return model, description
 
 
-def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode, *, has_weights: bool) -> Tuning:
+def tuning_of(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode, *, has_weights: bool) -> Tuning:
+    """Fine-tuning settings from a section of params.
+
+    Args:
+        has_weights: whether the encoder has given weights.
+    """
     if mode == "head":
         raise ValueError("a head is not trained")
     kept: KeptStatistics = "none"

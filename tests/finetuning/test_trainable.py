@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,11 @@ from histo_monai.finetuning.trainer import Tuning
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.layers import merged_state
 from histo_monai.models.task_model import TaskModel
+from histo_monai.pipeline.finetuning import tuning_of
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.params.sections import FinetuneRecipe
 from histo_monai.training.schedule import parameter_groups
+from tests.conftest import ROOT
 from tests.finetuning.test_trainer import _finetune
 from tests.waves import SIDE, WaveTask
 
@@ -98,6 +103,29 @@ def test_batchnorms_of_given_weights_keep_their_statistics_while_they_train(
         assert not is_statistic or torch.equal(after[key], value), key
     trained = "encoder.trunk.layer4.1.bn2.weight"
     assert not torch.equal(after[trained], before[trained])
+
+
+@pytest.mark.parametrize(
+    ("num", "mode", "has_weights", "kept"),
+    [
+        (None, "all", True, "all"),
+        (None, "last", True, "all"),
+        (None, "all", False, "none"),
+        (None, "last", False, "none"),
+        (1024, "all", True, "none"),
+        (0, "all", True, "none"),
+        (0, "last", True, "frozen"),
+        (0, "adapters", False, "frozen"),
+    ],
+)
+def test_params_state_which_batchnorms_keep_their_statistics(
+    num: int | None, mode: Mode, has_weights: bool, kept: KeptStatistics
+) -> None:
+    recipe = load_params(ROOT / "params.yaml").finetune_section("two_classes")
+    assert isinstance(recipe, FinetuneRecipe)
+    assert recipe.batchnorm_patches is None
+    section = dataclasses.replace(recipe, batchnorm_patches=num)
+    assert tuning_of(section, mode, has_weights=has_weights).kept_statistics == kept
 
 
 def test_adapters_change_weights_by_few_ranks(wave_task: Callable[..., WaveTask]) -> None:
