@@ -207,8 +207,9 @@ class Assembly:
         return self.params.student_section(student, self.task.kind)
 
     def load_run(self, run: Run) -> dict[str, TaskModel]:
-        """Fine-tuned model and student of a run, by name."""
-        return {name: self.load(path)[0] for name, path in run.models.items()}
+        """Fine-tuned model and student of a run, by name; equal encoder parameters are in memory once."""
+        first = WholeModel.read(next(iter(run.models.values())), self.task.device)
+        return {name: self.load(path, first)[0] for name, path in run.models.items()}
 
 
 def run_training(train: Callable[[torch.device, Run, Params], None], run: Run, params: Params) -> None:
