@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import multiprocessing
 import os
-import resource
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from own_starts import REAL, _fields
 from real_patches import SLIDES
 
 from histo_monai.models.encoders.packaged import NAME
-from histo_monai.pipeline.cli import main as histo_monai
 
 ENCODERS = ("resnet50", "efficientnet-lite0", "uni2-h")
 USED = {"stomach": "train", "head-and-neck": "train", "duodenum": "validation", "skin": "test"}
@@ -40,7 +39,7 @@ TWO_STEPS = {"epochs": 1, "steps_per_epoch": 2, "batch_size": 4, "batchnorm_patc
 
 
 def main() -> None:
-    """Each encoder in a process of its own, whose memory the next one has."""
+    """All steps of the encoders, one after the other."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
@@ -48,12 +47,9 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=24, help="blocks of uni2-h: fewer need less memory")
     arguments = parser.parse_args()
     for name in arguments.encoders:
-        values = (arguments.folder / name, name, arguments.side, arguments.depth)
-        child = multiprocessing.get_context("spawn").Process(target=run, args=values)
-        child.start()
-        child.join()
-        if child.exitcode != 0:
-            raise SystemExit(f"{name}: exit status {child.exitcode}")
+        before = Path.cwd()
+        run(arguments.folder / name, name, arguments.side, arguments.depth)
+        os.chdir(before)
 
 
 def run(place: Path, name: str, side_px: int, depth: int) -> None:
@@ -79,6 +75,7 @@ def run(place: Path, name: str, side_px: int, depth: int) -> None:
     )
     for stage in (*OF_RUN, "heatmap", "aggregate", "mil"):
         timed(f"{mode}: {stage}", stage, *RUN)
+    timed(f"{mode}: map", "map", str(SMALLEST), "--model", MODEL, "--output", "maps-trained")
     timed("export --trunk", "export", MODEL, "--trunk", "trunk.safetensors")
     timed("export --bundle", "export", MODEL, "--bundle", "bundle")
     for stage in ("compare", "report"):
@@ -86,15 +83,18 @@ def run(place: Path, name: str, side_px: int, depth: int) -> None:
 
 
 class _Timed:
+    """Runs each step in a process of its own, so that its peak memory is its own."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __call__(self, step: str, *words: str) -> None:
-        began, used = time.perf_counter(), time.process_time()
-        if histo_monai(list(words)) != 0:
+        began = time.perf_counter()
+        child = subprocess.Popen([sys.executable, "-m", "histo_monai", *words])
+        _, status, used = os.wait4(child.pid, 0)
+        if status != 0:
             raise SystemExit(f"{self._name}: {step} failed")
-        wall, cpu = time.perf_counter() - began, time.process_time() - used
-        peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        wall, cpu, peak_gb = time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6
         print(
             f"timed: {self._name}, {step}: {wall:.0f} s, processor {cpu:.1f} s, peak {peak_gb:.1f} GB",
             flush=True,

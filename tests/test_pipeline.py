@@ -42,7 +42,7 @@ def test_every_stage_is_a_section_of_params(pipeline: Any, root: Path) -> None:
 
 def test_all_methods_have_sections(root: Path) -> None:
     section = yaml.safe_load((root / "params.yaml").read_text())["pretrain"]
-    assert list(section) == ["augmentation", *PRETEXTS]
+    assert list(section) == ["augmentation", "freeze_batchnorm", *PRETEXTS]
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES.keys() - {"code"}))

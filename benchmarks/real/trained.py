@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.models.checkpoint import save_model
+from histo_monai.models.layers import merged_state
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.context import Assembly, TrainingRows
 from histo_monai.pipeline.environment import read_environment
@@ -158,14 +159,14 @@ class Trained:
         validated, described = finetuning.cross_validate() if selects else (None, [])
         model, description, result = finetuning.train(candidate=finetuning.candidate(validated))
         with whole_folder(place) as draft:
-            save_model(draft / MODEL, model.state_dict(), description)
+            save_model(draft / MODEL, merged_state(model), description)
             for fold, about in enumerate(described):
                 assert validated is not None
-                save_model(draft / fold_model(fold), validated.models[fold].state_dict(), about)
+                save_model(draft / fold_model(fold), merged_state(validated.models[fold]), about)
             (draft / START).mkdir()
             if result.interpolation is not None:
                 result.interpolation.move(1.0)
-            save_model(draft / START / MODEL, model.state_dict(), description)
+            save_model(draft / START / MODEL, merged_state(model), description)
         return place
 
 

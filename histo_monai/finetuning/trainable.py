@@ -2,57 +2,74 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import nn
-from torch.nn.utils import parametrize
 
+from histo_monai.models.batchnorm import freeze_statistics
+from histo_monai.models.encoder import Encoder, on_meta
+from histo_monai.models.layers import LowRankLinear
 from histo_monai.models.task_model import TaskModel
 
+_LOG = logging.getLogger(__name__)
+
 Mode = Literal["all", "last", "adapters"]
+KeptStatistics = Literal["none", "frozen", "all"]
+"""Batch-norms that keep their statistics in training."""
 RANK = 8
 """Rank of the adapters."""
 _SERIES = ("blocks", "stages", "layers", "features")
 """Names of sequences of blocks or stages in torchvision and timm."""
 
 
-class LowRank(nn.Module):
-    """Weight plus a product of two thin matrices, W + B A (LoRA, Hu et al. 2022; alpha equals the rank).
-
-    Args:
-        weight: W, Shape (out, in).
-        generator: of the random A; B is 0, so training starts from W.
-    """
-
-    def __init__(self, weight: torch.Tensor, generator: torch.Generator) -> None:
-        super().__init__()
-        rank = min(RANK, *weight.shape)
-        down = torch.empty(rank, weight.shape[1]).uniform_(-1, 1, generator=generator)
-        self.down = nn.Parameter((down * (3 / weight.shape[1]) ** 0.5).to(weight))
-        self.up = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
-
-    def forward(self, weight: torch.Tensor) -> torch.Tensor:
-        """W -> W + B A."""
-        return weight + self.up @ self.down
-
-
 def add_adapters(model: TaskModel, mode: Mode, seed: int) -> None:
-    """In the mode "adapters", add an adapter to each linear layer of a transformer's blocks."""
+    """In the mode "adapters", add an adapter to each linear layer of a transformer's blocks.
+
+    B is 0, so training starts from the network. Layers with weights that their block reads without a call stay.
+    """
     if mode != "adapters":
         return
     generator = torch.Generator().manual_seed(seed % 2**63)
-    for layer in _linear_layers(model.encoder.trunk):
-        parametrize.register_parametrization(layer, "weight", LowRank(layer.weight, generator))
+    layers = _linear_layers(model.encoder.trunk)
+    called = _called(model.encoder, layers)
+    if len(called) < len(layers):
+        _LOG.warning(
+            "finetune: %d of %d linear layers of %s have no adapter: their block reads their weights without a call",
+            len(layers) - len(called),
+            len(layers),
+            model.encoder.name,
+        )
+    for layer in called:
+        num_out, num_in = layer.weight.shape
+        rank = min(RANK, num_out, num_in)
+        down = torch.empty(rank, num_in).uniform_(-1, 1, generator=generator)
+        LowRankLinear.of(
+            layer, (down * (3 / num_in) ** 0.5).to(layer.weight), layer.weight.new_zeros(num_out, rank)
+        )
 
 
-def merge_adapters(model: TaskModel) -> None:
-    """Merge adapters into their weights and unfreeze all layers; layers and names are the architecture's again."""
-    for layer in list(model.encoder.trunk.modules()):
-        if parametrize.is_parametrized(layer, "weight"):
-            parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
-            layer._parameters["bias"] = layer._parameters.pop("bias")  # after the weight, as in other models
-    model.requires_grad_(True)
+def _called(encoder: Encoder, layers: Sequence[nn.Linear]) -> list[nn.Linear]:
+    """Layers that a forward pass calls."""
+    called: set[nn.Module] = set()
+    hooks = [layer.register_forward_hook(lambda layer, *_: called.add(layer)) for layer in layers]
+    on_meta(encoder, encoder.side_px or encoder.img_px)
+    for hook in hooks:
+        hook.remove()
+    return [layer for layer in layers if layer in called]
+
+
+@torch.no_grad()
+def share_inputs(start: TaskModel, model: TaskModel) -> None:
+    """Set A of a start's adapters to a trained model's; with B = 0 the start predicts as before.
+
+    Interpolation from W + B A to W is then a factor of B.
+    """
+    for before, after in zip(start.modules(), model.modules(), strict=True):
+        if isinstance(before, LowRankLinear) and isinstance(after, LowRankLinear):
+            before.lora_down.copy_(after.lora_down)
 
 
 def freeze(model: TaskModel, mode: Mode) -> None:
@@ -65,10 +82,11 @@ def freeze(model: TaskModel, mode: Mode) -> None:
         return
     trunk = model.encoder.trunk
     trunk.requires_grad_(False)
-    adapters = [module for module in trunk.modules() if isinstance(module, LowRank)]
-    if mode == "adapters" and adapters:
-        for adapter in adapters:
-            adapter.requires_grad_(True)
+    adapted = [module for module in trunk.modules() if isinstance(module, LowRankLinear)]
+    if mode == "adapters" and adapted:
+        for layer in adapted:
+            layer.lora_down.requires_grad_(True)
+            layer.lora_up.requires_grad_(True)
         return
     for part in last_stage(trunk):
         part.requires_grad_(True)
@@ -78,8 +96,12 @@ def freeze(model: TaskModel, mode: Mode) -> None:
                 module.requires_grad_(True)
 
 
-def keep_statistics(model: TaskModel) -> None:
-    """Put batch-norms that do not train into evaluation mode: published statistics stay, in training too."""
+def keep_statistics(model: TaskModel, which: KeptStatistics) -> None:
+    """Put batch-norms of the encoder, all or those that do not train, into evaluation mode: their statistics stay."""
+    if which == "all":
+        freeze_statistics(model.encoder)
+    if which != "frozen":
+        return
     for module in model.encoder.trunk.modules():
         trains = any(part.requires_grad for part in module.parameters(recurse=False))
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not trains:
@@ -102,4 +124,4 @@ def last_stage(trunk: nn.Module) -> list[nn.Module]:
 
 def _linear_layers(trunk: nn.Module) -> list[nn.Linear]:
     rows = [part for name, part in trunk.named_children() if name in _SERIES]
-    return [module for row in rows for module in row.modules() if isinstance(module, nn.Linear)]
+    return [module for row in rows for module in row.modules() if type(module) is nn.Linear]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,17 @@ from ignite.engine import Engine
 from torch import nn
 
 from histo_monai.data.loaders.labeled import LabeledLoader
-from histo_monai.finetuning.trainable import Mode, add_adapters, freeze, keep_statistics, merge_adapters
+from histo_monai.finetuning.trainable import (
+    KeptStatistics,
+    Mode,
+    add_adapters,
+    freeze,
+    keep_statistics,
+    share_inputs,
+)
 from histo_monai.models.average import StudentAndAverage
 from histo_monai.models.shared_rows import SharedRows
+from histo_monai.models.sharing.copies import TrainedState, copy_sharing, frozen_parameters, separate
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
@@ -49,7 +56,7 @@ class Tuning:
         ema_decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
         interpolation_weights: with an average, candidate weights of the start, 0..1, for `Interpolation`.
         mode: which layers train (`trainable`).
-        keeps_statistics: batch-norms that do not train keep their statistics.
+        kept_statistics: batch-norms that keep their statistics.
     """
 
     backbone_lr_factor: float = 1.0
@@ -58,7 +65,7 @@ class Tuning:
     ema_decay: float | None = None
     interpolation_weights: tuple[float, ...] = (0.0,)
     mode: Mode = "all"
-    keeps_statistics: bool = False
+    kept_statistics: KeptStatistics = "none"
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,9 @@ def finetune(
 ) -> FinetuneResult:
     """Train the layers of `Tuning.mode`; `model` ends with the selected weights.
 
+    Frozen parameters are not copied: model, start and average share their memory. Adapters stay apart from their
+    weights (`models.layers.merged_state` merges them).
+
     Candidates are the epochs or, with an average of weights, `Tuning.interpolation_weights`, ranked by
     `Objective.rank`. Runs in each process of `ignite.distributed`; their number does not change the training
     (`models.shared_rows`).
@@ -124,9 +134,12 @@ def finetune(
     is_averaged = tuning.ema_decay is not None
     points = tuning.interpolation_weights if selected is None else (selected,)
     schedule = shortened(schedule, points, selected, is_averaged, validation is not None)
-    start = copy.deepcopy(model) if is_averaged else None
-    student, average = _student(model, tuning, seed)
+    frozen = _frozen(model, tuning.mode, seed)
+    start = copy_sharing(model, frozen) if is_averaged else None
+    average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
+    student = average.student if average else model
     network: nn.Module = average or model
+    state = TrainedState(network, frozen)
     to_device(network, task.device)
     shared = SharedRows(network, task.device)
     optimizer = schedule.optimizer_for(student, student.encoder, tuning.backbone_lr_factor)
@@ -136,7 +149,7 @@ def finetune(
         AverageFollows(average).attach(trainer)
     measured = validation or labeled
     evaluator = build_evaluator(lambda views: model.eval()(views), task, measured.targets)
-    best = None if average or validation is None else BestState(model)
+    best = None if average or validation is None else BestState(state)
     draw = _drawing(model, task, measured, picture)
     curves = fit(
         trainer,
@@ -145,38 +158,44 @@ def finetune(
         validation.loader if validation else None,
         epochs=schedule.epochs,
         optimizer=optimizer,
-        parts={"network": network, "optimizer": optimizer},
+        parts={"network": state, "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
         pictures={"answers": draw},
         images_per_step=labeled.batch_size // idist.get_world_size(),
         records=records,
     )
-    merge_adapters(model)
+    model.requires_grad_(True)
     if start is None:
         epoch = best.epoch if best else schedule.epochs
         candidates = epoch_candidates(curves) if validation else {}
         return FinetuneResult(curves, candidates, float(epoch), epoch, draw(), None)
+    share_inputs(start, model)
+    between = Interpolation(model, start, _finishing(model, task, shared, statistics))
+    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
+    return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
+
+
+def _finishing(
+    model: TaskModel, task: Task, shared: SharedRows, statistics: LabeledLoader | None
+) -> Callable[[], None]:
+    """Function that renews the model's batch-norm statistics; no effect without patches."""
 
     def finish() -> None:
         if statistics:
             with shared.divided():
                 take_statistics(model, task, statistics)
 
-    between = Interpolation(model, start, finish)
-    candidates = select_on(between, points, evaluator, validation, task.objective.rank)
-    return FinetuneResult(curves, candidates, between.start_weight, schedule.epochs, draw(), between)
+    return finish
 
 
-def _student(
-    model: TaskModel, tuning: Tuning, seed: int
-) -> tuple[TaskModel, StudentAndAverage[TaskModel] | None]:
-    """The network that trains, and the average of its weights that `model` becomes, if any."""
-    add_adapters(model, tuning.mode, derive_seed(seed, "adapters"))
-    average = None if tuning.ema_decay is None else StudentAndAverage(model, tuning.ema_decay)
-    student = average.student if average else model
-    freeze(student, tuning.mode)
-    return student, average
+def _frozen(model: TaskModel, mode: Mode, seed: int) -> list[nn.Parameter]:
+    """Frozen parameters in a mode; all other parameters get memory of their own, or are adapters that are added."""
+    add_adapters(model, mode, derive_seed(seed, "adapters"))
+    freeze(model, mode)
+    if mode != "all":
+        separate(model)
+    return frozen_parameters(model)
 
 
 def build_trainer(
@@ -281,7 +300,7 @@ class _Step:
         self._graphs = EncoderGraphs(model, task.device)
         self._optimizer = optimizer
         self._seed = seed
-        self._keeps_statistics = tuning.keeps_statistics
+        self._kept_statistics = tuning.kept_statistics
         self._augment = SupervisedAugmentation(
             task.patch_px, unaugmented_fraction=tuning.unaugmented_fraction, stain_jitter=tuning.stain_jitter
         )
@@ -289,8 +308,7 @@ class _Step:
     def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Run views, outputs, loss and optimizer step; returns measures, each of shape (n,)."""
         self._model.train()
-        if self._keeps_statistics:
-            keep_statistics(self._model)
+        keep_statistics(self._model, self._kept_statistics)
         device = self._task.device
         patches, rows = (self._shared.all_rows(part.to(device, non_blocking=True)) for part in batch)
         now = Step(self._seed, engine.state.epoch, engine.state.iteration)

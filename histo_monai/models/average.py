@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import nn
+
+from histo_monai.models.sharing.copies import copy_sharing, frozen_parameters
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -21,9 +22,14 @@ def ema_weight(decay: float, num_steps: int) -> float:
 
 @torch.no_grad()
 def follow(slow: nn.Module, fast: nn.Module, weight: float) -> None:
-    """slow <- weight slow + (1 - weight) fast, for weights and batch-norm statistics; integers are copied."""
-    own: list[torch.Tensor] = list(slow.parameters())
-    leading: list[torch.Tensor] = list(fast.parameters())
+    """slow <- weight slow + (1 - weight) fast, for weights and batch-norm statistics; integers are copied.
+
+    Weights in the same memory stay.
+    """
+    weights = zip(slow.parameters(), fast.parameters(), strict=True)
+    apart = [pair for pair in weights if pair[0].data_ptr() != pair[1].data_ptr()]
+    own: list[torch.Tensor] = [pair[0] for pair in apart]
+    leading: list[torch.Tensor] = [pair[1] for pair in apart]
     pairs = list(zip(slow.buffers(), fast.buffers(), strict=True))
     for buffer, ahead in pairs:
         if buffer.is_floating_point():
@@ -39,7 +45,8 @@ class StudentAndAverage(nn.Module, Generic[Model]):
     """Student and average of one start model. The average follows weights and batch-norm statistics at every step.
 
     Args:
-        model: becomes the average, always in evaluation mode; the student is a copy.
+        model: becomes the average, always in evaluation mode; the student is a copy. Both share the memory of
+            parameters without gradient, which do not train.
         decay: 0..1, highest weight of the old average (`ema_weight`).
     """
 
@@ -48,7 +55,7 @@ class StudentAndAverage(nn.Module, Generic[Model]):
 
     def __init__(self, model: Model, decay: float) -> None:
         super().__init__()
-        self.student = copy.deepcopy(model).requires_grad_(True)
+        self.student = copy_sharing(model, frozen_parameters(model))
         self.average = model.requires_grad_(False)
         self.decay = decay
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))

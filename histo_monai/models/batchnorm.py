@@ -18,6 +18,31 @@ def has_batchnorm(network: nn.Module) -> bool:
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules())
 
 
+NUM_PATCHES = 1024
+"""Patches for new batch-norm statistics, where no number is set."""
+
+
+def patches_for_statistics(num: int | None, *, has_weights: bool) -> int:
+    """Number of patches for new batch-norm statistics; 0: the encoder's own statistics stay.
+
+    Statistics of a few own patches ruin published weights, which were trained with the statistics in their file.
+
+    Args:
+        num: number in params; None: 0 with given weights, else `NUM_PATCHES`.
+        has_weights: whether the encoder starts from a file of weights.
+    """
+    if num is not None:
+        return num
+    return 0 if has_weights else NUM_PATCHES
+
+
+def freeze_statistics(network: nn.Module) -> None:
+    """Put all batch-norms into evaluation mode: their statistics stay in training, too."""
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+
+
 class ProcessBatchNorm2d(nn.BatchNorm2d):
     """`nn.BatchNorm2d` over the batches of all processes, for devices without SyncBatchNorm (CPU).
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ _SEAL = "description_sha256"
 
 _REMEDY = "remove both files and run `dvc pull` or `dvc repro`; if the error returns, see docs/remote.md"
 _MEND = f"Fix: {_REMEDY}."
+_PART_BYTES = 2**27
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _MAKE_AGAIN = "Fix: run the stage that makes it again."
 
 
@@ -40,11 +43,25 @@ def save_model(path: Path, state: Mapping[str, torch.Tensor], description: Mappi
     if path.suffix != ".safetensors":
         raise InputError(f"{path}: not a model file. Fix: use a name that ends in .safetensors.")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-    content = safetensors.torch.save(tensors, metadata={"format": "pt"})
-    complete = {**description, "format": FORMAT, "sha256": hashlib.sha256(content).hexdigest()}
-    with whole_file(path, len(content)) as draft:
-        draft.write_bytes(content)
+    with whole_file(path, sum(tensor.nbytes for tensor in tensors.values())) as draft:
+        write_tensors(draft, tensors)
+        complete = {**description, "format": FORMAT, "sha256": file_sha256(draft)}
         write_json(path.with_suffix(".json"), sealed(complete, _SEAL))
+
+
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor], **metadata: str) -> None:
+    """Write contiguous tensors of the CPU without a second copy in memory.
+
+    Raises:
+        OSError: the file cannot be written; the library has another type for this error.
+    """
+    try:
+        safetensors.torch.save_file(tensors, path, metadata={"format": "pt", **metadata})
+    except safetensors.SafetensorError as error:
+        number = _OS_ERROR.search(str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -62,16 +79,32 @@ def load_model(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, Any
     if file_sha256(path) != description.pop("sha256", None):
         raise InputError(f"{path}: SHA-256 differs from {beside.name}. {_MEND}")
     try:
-        mapped = safetensors.torch.load_file(path)
+        tensors = _read(path)
     except safetensors.SafetensorError as error:
         raise InputError(f"{path}: not a safetensors file ({error}). {_MEND}") from None
-    tensors = {
-        name: tensor.clone() for name, tensor in mapped.items()
-    }  # the file may change, its map is given up
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
             raise InputError(f"{path}: {name} holds NaN or infinity. {_MAKE_AGAIN}")
     return tensors, description
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    """Copies of all tensors, as the file may change.
+
+    The library maps the file into memory. Its map is given up after each part, so that two copies never exist.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    names: list[str] | None = None
+    while names is None or len(tensors) < len(names):
+        num_bytes = 0
+        with safetensors.safe_open(path, "pt") as file:
+            names = list(file.keys())
+            for name in names[len(tensors) :]:
+                tensors[name] = file.get_tensor(name).clone()
+                num_bytes += tensors[name].nbytes
+                if num_bytes > _PART_BYTES:
+                    break
+    return tensors
 
 
 def read_description(path: Path, shape: Shape = object) -> dict[str, Any]:
@@ -94,8 +127,13 @@ def read_description(path: Path, shape: Shape = object) -> dict[str, Any]:
     return whole
 
 
-def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path) -> None:
+def load_into(
+    module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path, *, shares: bool = False
+) -> None:
     """Load exactly the tensors with names below `prefix` into `module`.
+
+    Args:
+        shares: parameters take the memory of `state`, where dtypes are equal; buffers are copied.
 
     Raises:
         InputError: names, shapes or dtypes differ; names `path` and the first difference.
@@ -119,7 +157,13 @@ def load_into(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str,
         raise InputError(
             f"{path}: {prefix}{kinds[0]} is {its}, but the network has {right}. Fix: save it as {right}."
         )
-    module.load_state_dict(part)
+    if shares:
+        weights = {name for name, _ in module.named_parameters()}
+        part = {
+            name: tensor.to(want[name].dtype) if name in weights else tensor.to(want[name].dtype, copy=True)
+            for name, tensor in part.items()
+        }
+    module.load_state_dict(part, assign=shares)
 
 
 def _same_kind(one: torch.dtype, other: torch.dtype) -> bool:

@@ -110,7 +110,7 @@ class Encoder(nn.Module):
             return
         trunk = SeveralDepths(self.trunk, names)
         apart = DepthsApart(trunk).train(self.training)
-        parts = _on_meta(apart, self.side_px or self.img_px)
+        parts = on_meta(apart, self.side_px or self.img_px)
         self.trunk, self.ends, self.earlier = trunk, (), earlier
         self.widths = tuple(part.shape[1] for part in parts)
         self.num_features = sum(self.widths)
@@ -278,14 +278,14 @@ def resized(patches: torch.Tensor, side_px: int) -> torch.Tensor:
 
 def _num_features(encoder: Encoder, input_px: int) -> int:
     """D of an encoder: libraries name the attribute differently."""
-    features = _on_meta(encoder, input_px)
+    features = on_meta(encoder, input_px)
     if not isinstance(features, torch.Tensor) or features.ndim != 2:
         raise InputError("its output is not one vector for each patch")
     return features.shape[1]
 
 
-def _on_meta(network: nn.Module, input_px: int) -> Any:
-    """Output for one patch on torch's device "meta": shapes without values."""
+def on_meta(network: nn.Module, input_px: int) -> Any:
+    """Output for one patch on torch's device "meta": shapes without values; the network stays."""
     tensors = dict(network.named_parameters()) | dict(network.named_buffers())
     shapes = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}
     patch = torch.empty(1, 3, input_px, input_px, device="meta")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -65,3 +65,53 @@ class _ThroughChannelsLast(torch.autograd.Function):
         pairs = [(size, size) if isinstance(size, int) else size for size in sizes]
         back = torch.ops.aten.max_pool2d_with_indices_backward
         return back(gradients[0].contiguous(), x, *pairs, ceil_mode, places), *[None] * len(ctx.settings)
+
+
+DOWN, UP = ".lora_down", ".lora_up"
+"""Ends of the names of adapters in a state."""
+
+
+class LowRankLinear(nn.Linear):
+    """Linear layer plus a product of two thin matrices, (W + B A) x (LoRA, Hu et al. 2022; alpha equals the rank).
+
+    The product is applied to features: W + B A is never stored.
+
+    Attributes:
+        lora_down: A, Shape (rank, in).
+        lora_up: B, Shape (out, rank).
+    """
+
+    lora_down: nn.Parameter
+    lora_up: nn.Parameter
+
+    @classmethod
+    def of(cls, layer: nn.Module, down: torch.Tensor, up: torch.Tensor) -> Self:
+        """Turn an `nn.Linear` into one with an adapter, in place."""
+        layer.__class__ = cls
+        adapted = cast("Self", layer)
+        adapted.lora_down, adapted.lora_up = nn.Parameter(down), nn.Parameter(up)
+        return adapted
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Outputs, Shape (..., out)."""
+        return super().forward(input) + F.linear(F.linear(input, self.lora_down), self.lora_up)
+
+    @torch.no_grad()
+    def merged(self) -> torch.Tensor:
+        """W + B A, Shape (out, in)."""
+        return torch.addmm(self.weight, self.lora_up, self.lora_down)
+
+
+def merged_state(network: nn.Module) -> dict[str, torch.Tensor]:
+    """State of a network by the names of its architecture; adapters are merged into copies of their weights."""
+    state = network.state_dict()
+    for name, layer in network.named_modules():
+        if isinstance(layer, LowRankLinear):
+            state[f"{name}.weight"] = layer.merged()
+            del state[name + DOWN], state[name + UP]
+    return state
+
+
+def has_adapters(network: nn.Module) -> bool:
+    """Whether the network has layers with adapters."""
+    return any(isinstance(layer, LowRankLinear) for layer in network.modules())

@@ -12,6 +12,7 @@ from torch import nn
 from torch.fx.experimental.optimization import fuse
 
 from histo_monai.models.encoder import Encoder
+from histo_monai.models.sharing.copies import copy_sharing
 from histo_monai.models.task_model import TaskModel
 
 _LOG = logging.getLogger(__name__)
@@ -55,11 +56,12 @@ class SharedBackbone(nn.Module):
 def folded(encoder: Encoder) -> Encoder:
     """Copy in evaluation mode, with batch-norms folded into the convolutions before them.
 
-    Exact but for rounding. Not folded, and slower: backbones without batch-norm (transformers), batch-norms with an
-    activation inside (`BatchNormAct2d` of timm), and backbones that torch.fx cannot trace.
+    Exact but for rounding. Not folded, and slower: batch-norms with an activation inside (`BatchNormAct2d` of timm),
+    and backbones that torch.fx cannot trace. Copies of transformers share the encoder's memory.
     """
-    encoder = copy.deepcopy(encoder).eval()
-    if any(type(module) is nn.BatchNorm2d for module in encoder.trunk.modules()):
+    has_any = any(type(module) is nn.BatchNorm2d for module in encoder.trunk.modules())
+    encoder = copy_sharing(encoder, () if has_any else encoder.parameters()).eval()
+    if has_any:
         try:
             encoder.trunk = fuse(encoder.trunk)
         except Exception as error:  # tracing runs code of any architecture

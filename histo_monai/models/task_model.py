@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import torch
 from torch import nn
 
@@ -15,14 +14,19 @@ from histo_monai.models.description import COPIED_KEYS, check_encoder, check_tas
 from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads.mixture import Mixture
 from histo_monai.models.heads.task import LINEAR, TRAINED_HEADS
+from histo_monai.models.layers import DOWN, UP, LowRankLinear
 from histo_monai.models.settings import Depth
+from histo_monai.models.sharing.folds import (
+    ENCODER_PREFIX,
+    WholeModel,
+    adapted_layers,
+    check_whole,
+    with_encoder,
+)
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.roles import MODEL_FILE
 
 MIXTURE = "mixture"
 """Name of the head of a model on frozen features; its description stands beside it, by the same name."""
-WHOLE_MODEL = "whole_model_sha256"
-"""Key of a fold's model that holds its head alone: SHA-256 of the model one folder up, which has the encoder."""
 
 
 class TaskModel(nn.Module):
@@ -48,12 +52,19 @@ class TaskModel(nn.Module):
         return self.head(self.encoder(patches))
 
 
-def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[str, Any]]:
+Content = tuple[Mapping[str, torch.Tensor], Mapping[str, Any]]
+"""Tensors and description of a model's file (`load_model`)."""
+
+
+def from_encoder(
+    path: str | Path, num_outputs: int, content: Content | None = None
+) -> tuple[TaskModel, dict[str, Any]]:
     """Model to fine-tune, with the tensors of the encoder's file; all others are random (`torch.manual_seed`).
 
     Args:
         path: encoder.safetensors of a pretraining.
         num_outputs: K.
+        content: of the file, read before; the encoder's parameters share its memory.
 
     Returns:
         Model, and description of the encoder.
@@ -62,10 +73,10 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
         InputError: the file is missing, damaged, or not an encoder of this version; names it.
     """
     path = Path(path)
-    state, description = load_model(path)
+    state, description = content or load_model(path)
     check_encoder(description, TRAINED_HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
-    load_into(model.encoder, state, _ENCODER, path)
+    load_into(model.encoder, state, ENCODER_PREFIX, path, shares=True)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:
@@ -74,7 +85,7 @@ def from_encoder(path: str | Path, num_outputs: int) -> tuple[TaskModel, dict[st
                 f"{path}: head {description['head']!r} has no {part}. Fix: run the stage pretrain again."
             )
         load_into(parts[part], state, f"{part}.", path)
-    return model, description
+    return model, dict(description)
 
 
 def first_stages(
@@ -96,63 +107,40 @@ def first_stages(
     return shorter, {**description, "head": LINEAR, "encoder": model.encoder.about()}
 
 
-def from_task_model(path: str | Path) -> tuple[TaskModel, dict[str, Any]]:
+def from_task_model(path: str | Path, whole: WholeModel | None = None) -> tuple[TaskModel, dict[str, Any]]:
     """Fine-tuned model or student from its file, and its description.
+
+    Args:
+        whole: the model with all labels, read before, where `path` is this model or one of its folds. Encoder
+            parameters of equal values share its memory, and adapters stay apart from their weights.
 
     Raises:
         InputError: the file is missing, damaged, or not a model of a task; names it.
     """
     path = Path(path)
+    if whole is not None:
+        return _sharing(path, whole)
     state, description = load_model(path)
     model = _task_model(description, path)
-    load_into(model, _with_encoder(state, description, model.state_dict(), path), "", path)
+    load_into(model, with_encoder(state, description, model.state_dict(), path), "", path, shares=True)
     return model, description
 
 
-def head_alone(
-    state: Mapping[str, torch.Tensor], whole: Path
-) -> tuple[Mapping[str, torch.Tensor], dict[str, str]]:
-    """Tensors of a fold's model without those of the frozen encoder, and what its description then needs.
-
-    The models of all folds have the encoder of the model with all labels, which may be gigabytes. A fold's model keeps
-    its encoder where that model uses other depths.
-
-    Args:
-        state: tensors of a fold's model.
-        whole: saved model with all labels, in the folder above the fold's model.
-    """
-    with safetensors.safe_open(whole, "pt") as file:
-        held = set(file.keys())
-    head = {name: tensor for name, tensor in state.items() if not name.startswith(_ENCODER)}
-    if not state.keys() - head.keys() <= held:
-        return state, {}
-    return head, {WHOLE_MODEL: read_description(whole.with_suffix(".json"))["sha256"]}
-
-
-def _with_encoder(
-    state: Mapping[str, torch.Tensor], description: Mapping[str, Any], wanted: Collection[str], path: Path
-) -> Mapping[str, torch.Tensor]:
-    """Tensors of a model's file, with those of the encoder that a fold's model shares with the one a folder up.
-
-    Args:
-        wanted: names of the network's tensors.
-
-    Raises:
-        InputError: that model is missing, damaged or another one.
-    """
-    sha256 = description.get(WHOLE_MODEL)
-    if sha256 is None:
-        return state
-    whole = path.absolute().parent.parent / MODEL_FILE
-    held, _ = load_model(whole)
-    if read_description(whole.with_suffix(".json"))["sha256"] != sha256:
-        raise InputError(
-            f"{path}: a head without its encoder, which was in another {whole}. Fix: run the stage that makes both."
-        )
-    return {name: held[name] for name in wanted if name.startswith(_ENCODER) and name in held} | dict(state)
-
-
-_ENCODER = "encoder."
+def _sharing(path: Path, whole: WholeModel) -> tuple[TaskModel, dict[str, Any]]:
+    state, description = (whole.state, whole.description) if path == whole.path else load_model(path)
+    check_whole(description, path, whole.path)
+    model = _task_model(description, path)
+    own = {name: tensor.to(whole.device) for name, tensor in state.items()}
+    for layer in adapted_layers(own):
+        LowRankLinear.of(model.get_submodule(layer), own[layer + DOWN], own[layer + UP])
+    for name in model.state_dict():
+        given = whole.state.get(name) if name.startswith(ENCODER_PREFIX) else None
+        if given is not None and (name not in own or torch.equal(own[name], given)):
+            own[name] = given
+        elif name in own:
+            own[name] = own[name].clone()
+    load_into(model, own, "", path, shares=True)
+    return model, dict(description)
 
 
 def load_head(path: Path) -> tuple[Mixture, tuple[Depth, ...], list[str] | None]:
@@ -213,8 +201,8 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     else:
         check_encoder(description, TRAINED_HEADS, path)
     encoder = _encoder(description, path)
-    wanted = [_ENCODER + name for name in encoder.state_dict()]
-    load_into(encoder, _with_encoder(state, description, wanted, path), _ENCODER, path)
+    wanted = [ENCODER_PREFIX + name for name in encoder.state_dict()]
+    load_into(encoder, with_encoder(state, description, wanted, path), ENCODER_PREFIX, path, shares=True)
     return encoder, description
 
 

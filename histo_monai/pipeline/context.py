@@ -26,7 +26,9 @@ from histo_monai.data.tables.splits import drawn_by, labeled_rows
 from histo_monai.data.tables.tasks import split_rows, task_classes
 from histo_monai.evaluation.cross_validation import CrossValidated, Result, cross_validate
 from histo_monai.models.checkpoint import save_model
-from histo_monai.models.task_model import MIXTURE, TaskModel, from_task_model, head_alone
+from histo_monai.models.layers import has_adapters
+from histo_monai.models.sharing.folds import WholeModel, adapters_alone, head_alone
+from histo_monai.models.task_model import MIXTURE, TaskModel, from_task_model
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
@@ -158,13 +160,16 @@ class Assembly:
         predicted: NDArray[np.float32] = predict(model, self.task, self.in_order(rows).loader).numpy()
         return predicted
 
-    def load(self, path: Path) -> tuple[TaskModel, dict[str, Any]]:
+    def load(self, path: Path, whole: WholeModel | None = None) -> tuple[TaskModel, dict[str, Any]]:
         """Model of this task, and its description.
+
+        Args:
+            whole: model with all labels, read before, whose memory the model shares (`from_task_model`).
 
         Raises:
             InputError: the file holds no model, or a model of another task.
         """
-        model, description = from_task_model(path)
+        model, description = from_task_model(path, whole)
         self.task.check_fits(description, path)
         return model, description
 
@@ -202,8 +207,9 @@ class Assembly:
         return self.params.student_section(student, self.task.kind)
 
     def load_run(self, run: Run) -> dict[str, TaskModel]:
-        """Fine-tuned model and student of a run, by name."""
-        return {name: self.load(path)[0] for name, path in run.models.items()}
+        """Fine-tuned model and student of a run, by name; equal encoder parameters are in memory once."""
+        first = WholeModel.read(next(iter(run.models.values())), self.task.device)
+        return {name: self.load(path, first)[0] for name, path in run.models.items()}
 
 
 def run_training(train: Callable[[torch.device, Run, Params], None], run: Run, params: Params) -> None:
@@ -250,6 +256,7 @@ def write_fold_models(
     labeled: pd.DataFrame,
     validated: CrossValidated[Any, Any] | None,
     described: Sequence[Mapping[str, Any]],
+    whole: TaskModel,
     classes: list[str] | None,
 ) -> None:
     """Write folds.csv, one model per fold, and predictions.csv with each labeled patch predicted without its fold.
@@ -260,6 +267,7 @@ def write_fold_models(
         labeled: rows of the label budget.
         validated: None without cross-validation; folds.csv then has no rows.
         described: JSON description of each fold's model.
+        whole: model with all labels, saved in the folder above.
         classes: class names; None for scores.
     """
     folder.mkdir()
@@ -267,10 +275,12 @@ def write_fold_models(
     if validated is None:
         return
     for fold, (model, about) in enumerate(zip(validated.models, described, strict=True)):
-        state, about = model.state_dict(), {**about, "without_fold": fold}
+        state, beside, saved = model.state_dict(), dict[str, str](), folder.parent / paths.MODEL
         if about["head"] == MIXTURE:
-            state, beside = head_alone(state, folder.parent / paths.MODEL)
-            about |= beside
+            state, beside = head_alone(state, saved)
+        elif has_adapters(model):
+            state, beside = adapters_alone(model, whole, saved)
+        about = {**about, "without_fold": fold, **beside}
         save_model(folder / paths.fold_model(fold), state, about)
     table = predictions_table(labeled.assign(split="validation"), {name: validated.predictions}, classes)
     write_predictions(folder / paths.PREDICTIONS, [table])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from histo_monai.data.tables.tasks import dependence_groups, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
+from histo_monai.finetuning.trainable import KeptStatistics
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
-from histo_monai.models.batchnorm import has_batchnorm
+from histo_monai.models.batchnorm import has_batchnorm, patches_for_statistics
+from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import (
+    Content,
     TaskModel,
     describe_task_model,
     first_stages,
@@ -46,11 +50,13 @@ def finetune_encoder(
     picture: Picture,
     records: Records,
     selected: float | None = None,
+    content: Content | None = None,
 ) -> tuple[TaskModel, dict[str, Any], FinetuneResult]:
     """Task model from a pretrained encoder, its description, and the training result.
 
     Args:
         encoder: encoder.safetensors of a pretraining.
+        content: of this file, for trainings that share its memory.
         rows: training and validation patches.
         seed: of all random decisions.
 
@@ -60,8 +66,12 @@ def finetune_encoder(
     section = assembly.params.finetune_section(assembly.task.kind)
     schedule = schedule_of(section)
     predicted = assembly.params.evaluate.batch_size
-    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, predicted, seed)
-    model, description = _start(assembly, encoder, rows, section, statistics, seed)
+    torch.manual_seed(derive_seed(seed, "initialisation"))
+    start = from_encoder(encoder, assembly.task.num_outputs, content)
+    has_weights = start[0].encoder.weights is not None
+    num = patches_for_statistics(section.batchnorm_patches, has_weights=has_weights)
+    statistics = for_statistics(assembly.reading, rows.train, num, predicted, seed)
+    model, description = _start(assembly, start, rows, section, statistics)
     result = finetune(
         model,
         assembly.task,
@@ -78,7 +88,7 @@ def finetune_encoder(
         seed=seed,
         picture=picture,
         records=records,
-        tuning=_tuning(section, assembly.params.finetune.mode),
+        tuning=tuning_of(section, assembly.params.finetune.mode, has_weights=has_weights),
         statistics=statistics,
         selected=selected,
     )
@@ -124,7 +134,16 @@ class Finetuning:
             picture=self.picture,
             records=self.records(fold, candidate),
             selected=candidate,
+            content=self._content,
         )
+
+    @cached_property
+    def _content(self) -> Content | None:
+        """Content of the encoder's file on the device, for modes with frozen layers: all trainings share its memory."""
+        if self.assembly.params.finetune.mode == "all":
+            return None
+        tensors, description = load_model(self.encoder)
+        return {name: tensor.to(self.assembly.task.device) for name, tensor in tensors.items()}, description
 
     def cross_validate(
         self,
@@ -147,16 +166,13 @@ class Finetuning:
 
 def _start(
     assembly: Assembly,
-    encoder: Path,
+    start: tuple[TaskModel, dict[str, Any]],
     rows: TrainingRows,
     section: TrainingParams | FinetuneRecipe,
     statistics: LabeledLoader | None,
-    seed: int,
 ) -> tuple[TaskModel, dict[str, Any]]:
-    """Initial model, and the description of its encoder."""
-    task = assembly.task
-    torch.manual_seed(derive_seed(seed, "initialisation"))
-    model, description = from_encoder(encoder, task.num_outputs)
+    """Initial model, and the description of its encoder, at the depth and with the head that labels select."""
+    task, (model, description) = assembly.task, start
     if not isinstance(section, FinetuneRecipe):
         return model, description
     labeled, groups = assembly.in_order(rows.labeled), dependence_groups(rows.labeled)
@@ -173,12 +189,21 @@ def _start(
     return model, description
 
 
-def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode) -> Tuning:
+def tuning_of(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode, *, has_weights: bool) -> Tuning:
+    """Fine-tuning settings from a section of params.
+
+    Args:
+        has_weights: whether the encoder has given weights.
+    """
     if mode == "head":
         raise ValueError("a head is not trained")
-    keeps = mode != "all" and not section.batchnorm_patches
+    kept: KeptStatistics = "none"
+    if section.batchnorm_patches is None:
+        kept = "all" if has_weights else "none"
+    elif section.batchnorm_patches == 0 and mode != "all":
+        kept = "frozen"
     if not isinstance(section, FinetuneRecipe):
-        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode, keeps_statistics=keeps)
+        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode, kept_statistics=kept)
     return Tuning(
         section.backbone_lr_factor,
         section.unaugmented_fraction,
@@ -186,7 +211,7 @@ def _tuning(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode) -> Tun
         section.ema_decay,
         section.interpolation_weights,
         mode,
-        keeps,
+        kept,
     )
 
 
@@ -197,7 +222,9 @@ def starts_from_file(assembly: Assembly, encoder: Path) -> bool:
         InputError: the encoder cannot be used.
     """
     section = assembly.params.finetune_section(assembly.task.kind)
-    return not section.batchnorm_patches or not has_batchnorm(load_encoder(encoder)[0])
+    network, _ = load_encoder(encoder)
+    num = patches_for_statistics(section.batchnorm_patches, has_weights=network.weights is not None)
+    return num == 0 or not has_batchnorm(network)
 
 
 def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:
@@ -213,8 +240,9 @@ def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, see
     """
     section = assembly.params.finetune_section(assembly.task.kind)
     size = assembly.params.evaluate.batch_size
-    statistics = for_statistics(assembly.reading, rows.train, section.batchnorm_patches, size, seed)
     model, _ = from_encoder(encoder, assembly.task.num_outputs)
+    num = patches_for_statistics(section.batchnorm_patches, has_weights=model.encoder.weights is not None)
+    statistics = for_statistics(assembly.reading, rows.train, num, size, seed)
     if statistics:
         take_statistics(model, assembly.task, statistics)
     return model.encoder

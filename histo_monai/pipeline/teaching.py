@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +17,11 @@ from histo_monai.data.loaders.streams import for_statistics, two_streams
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.models.sharing.copies import copy_sharing, frozen_parameters
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
 from histo_monai.pipeline.imports import stage_sha256
+from histo_monai.pipeline.params.head_sections import FinetuneMode
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt, class_proportions
@@ -71,7 +72,7 @@ def teach_student(
     )
     matches = section.match_class_proportions
     proportions = class_proportions(model, assembly.task, statistics) if statistics and matches else None
-    start = copy.deepcopy(model)
+    start = _start(model, params.finetune.mode)
     pseudo_labels: torch.Tensor | None = None
     if settings.needs_neighbors:
         if statistics is not None:
@@ -110,6 +111,13 @@ def teach_student(
         selects_epoch=settings.keeps_best_epoch,
         selected=selected,
     )
+
+
+def _start(model: TaskModel, mode: FinetuneMode) -> TaskModel:
+    """Copy of a model before training; in modes without training of the encoder both share its parameters."""
+    if mode != "all":
+        model.encoder.requires_grad_(False)
+    return copy_sharing(model, frozen_parameters(model))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from ignite.engine import Engine
 from torch import nn
 
 from histo_monai.data.loaders.resident import PatchLoader
-from histo_monai.models.batchnorm import synchronise_batchnorm
+from histo_monai.models.batchnorm import freeze_statistics, synchronise_batchnorm
+from histo_monai.models.encoder import Encoder
 from histo_monai.pretraining.protocol import Pretext, Task
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.fit import Records, fit
@@ -49,6 +50,7 @@ def pretrain(
     device: torch.device,
     records: Records,
     rates: Rates | None = None,
+    freezes_batchnorm: bool = False,
 ) -> PretrainResult:
     """Train with validation after every epoch; `pretext.network` ends with the saved weights.
 
@@ -63,6 +65,7 @@ def pretrain(
         validation: batches of this process, in a fixed order. None without slides: nothing is measured.
         seed: of every random decision after initialization.
         rates: learning rates of the steps, relative to the optimizer's; None: constant.
+        freezes_batchnorm: whether batch-norms of encoders keep their statistics.
 
     Raises:
         ArithmeticError: the loss is not finite; names epoch, iteration and remedy.
@@ -73,7 +76,7 @@ def pretrain(
         return PretrainResult([], 0, {}, np.full((1, 1, 3), 255, np.uint8))
     network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
-    trainer = _trainer(pretext, network, optimizer, seed, device)
+    trainer = _trainer(pretext, network, optimizer, seed, device, freezes_batchnorm=freezes_batchnorm)
     if rates is not None:
         ScheduledRates(optimizer, rates).attach(trainer)
     evaluator = _evaluator(pretext, device)
@@ -109,12 +112,21 @@ def placed(network: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _trainer(
-    pretext: Pretext, network: nn.Module, optimizer: torch.optim.Optimizer, seed: int, device: torch.device
+    pretext: Pretext,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    seed: int,
+    device: torch.device,
+    *,
+    freezes_batchnorm: bool,
 ) -> Engine:
     graphs = EncoderGraphs(network, device)
+    frozen = [part for part in network.modules() if isinstance(part, Encoder)] if freezes_batchnorm else []
 
     def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         network.train()
+        for encoder in frozen:
+            freeze_statistics(encoder)
         patches, rows = (part.to(device, non_blocking=True) for part in batch)
         now = Step(seed, engine.state.epoch, engine.state.iteration, idist.get_rank(), idist.get_world_size())
         task = pretext.training_task(patches, rows, now)

@@ -13,6 +13,7 @@ from ignite.handlers import ProgressBar
 from torch import nn
 
 from histo_monai.models.average import StudentAndAverage
+from histo_monai.models.sharing.copies import TrainedState
 from histo_monai.training.schedule import Rates
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.progress import Now, gone_and_left, is_watched, say
@@ -51,9 +52,13 @@ class StopWhenNotFinite:
 
 
 class BestState:
-    """Weights of the lowest rank so far, on the CPU. Ranks are tuples, compared in order."""
+    """Weights of the lowest rank so far, on the CPU. Ranks are tuples, compared in order.
 
-    def __init__(self, network: nn.Module) -> None:
+    Args:
+        network: or a part of its state (`TrainedState`).
+    """
+
+    def __init__(self, network: nn.Module | TrainedState) -> None:
         self._network = network
         self.epoch = 0
         self._rank: tuple[float, ...] = (float("inf"),)

@@ -8,7 +8,6 @@ effect.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,13 +27,17 @@ class Interpolation:
 
     Args:
         model: as trained; changed by `move`.
-        start: the model before training, of equal architecture.
+        start: the model before training, of equal architecture. Tensors in the same memory stay and are not copied.
         finish: called at every point but the start, to renew batch statistics and class proportions.
     """
 
     def __init__(self, model: nn.Module, start: nn.Module, finish: Callable[[], None]) -> None:
         self._model, self._start, self._finish = model, start, finish
-        self._last = copy.deepcopy(model.state_dict())
+        before = start.state_dict()
+        state = {
+            name: tensor for name, tensor in model.state_dict().items() if not _same(tensor, before[name])
+        }
+        self._last = {name: tensor.clone() for name, tensor in state.items()}
         self._at: float | None = None
 
     @property
@@ -53,7 +56,10 @@ class Interpolation:
         if start_weight == self._at:
             return
         self._at = start_weight
-        self._model.load_state_dict(self._start.state_dict() if start_weight == 1 else self._last)
+        state = self._start.state_dict() if start_weight == 1 else self._last
+        for name, tensor in self._model.state_dict().items():
+            if name in self._last:
+                tensor.copy_(state[name])
         if start_weight < 1:
             interpolate(self._model, self._start, start_weight)
             self._finish()
@@ -88,7 +94,13 @@ def interpolate(model: nn.Module, start: nn.Module, start_weight: float) -> None
         start_weight: weight of `start`, 0..1.
     """
     for own, theirs in zip(model.parameters(), start.parameters(), strict=True):
-        own.lerp_(theirs.to(own), start_weight)
+        if not _same(own, theirs):
+            own.lerp_(theirs.to(own), start_weight)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors share their memory."""
+    return one.data_ptr() == other.data_ptr() and one.device == other.device
 
 
 def lowest(candidates: Candidates, rank: Rank) -> float:

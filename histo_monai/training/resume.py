@@ -15,7 +15,7 @@ import ignite.distributed as idist
 import torch
 from ignite.engine import Engine, Events
 
-from histo_monai.utils.storage import whole_file
+from histo_monai.utils.storage import file_sha256, whole_file
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,11 +25,10 @@ def fingerprint(content: object, files: Sequence[Path], code: str) -> str:
 
     Args:
         content: any JSON value.
-        files: read whole.
     """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     for path in files:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(bytes.fromhex(file_sha256(path)))
     digest.update(code.encode())
     return digest.hexdigest()
 

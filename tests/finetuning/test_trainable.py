@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
-from histo_monai.finetuning.trainable import RANK, Mode, add_adapters, freeze, last_stage, merge_adapters
+from histo_monai.finetuning.trainable import RANK, KeptStatistics, Mode, add_adapters, freeze, last_stage
 from histo_monai.finetuning.trainer import Tuning
 from histo_monai.models.encoder import build_encoder
+from histo_monai.models.layers import merged_state
 from histo_monai.models.task_model import TaskModel
+from histo_monai.pipeline.finetuning import tuning_of
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.params.sections import FinetuneRecipe
 from histo_monai.training.schedule import parameter_groups
+from tests.conftest import ROOT
 from tests.finetuning.test_trainer import _finetune
 from tests.waves import SIDE, WaveTask
 
@@ -57,7 +63,7 @@ def test_only_what_the_mode_names_changes(
     model = _model(name, task)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     _finetune(model, task, epochs=1, lr=0.1, tuning=Tuning(ema_decay=average, mode=mode))
-    after = model.state_dict()
+    after = merged_state(model)
     assert after.keys() == before.keys()
     for key, value in after.items():
         is_statistic = "running_" in key or "num_batches" in key
@@ -74,11 +80,52 @@ def test_frozen_batchnorms_keep_their_statistics_where_asked(
     task = wave_task(16)
     model = _model(RESNET, task)
     before = {key: value.clone() for key, value in model.state_dict().items() if "running_" in key}
-    _finetune(model, task, epochs=1, tuning=Tuning(ema_decay=0.9, mode="last", keeps_statistics=keeps))
+    kept: KeptStatistics = "frozen" if keeps else "none"
+    _finetune(model, task, epochs=1, tuning=Tuning(ema_decay=0.9, mode="last", kept_statistics=kept))
     after = model.state_dict()
     for key, value in before.items():
         is_trained = ".layer4." in key
         assert torch.equal(after[key], value) == (keeps and not is_trained), key
+
+
+@pytest.mark.parametrize("mode", ["all", "last", "adapters"])
+def test_batchnorms_of_given_weights_keep_their_statistics_while_they_train(
+    wave_task: Callable[..., WaveTask], mode: Mode
+) -> None:
+    task = wave_task(16)
+    model = _model(RESNET, task)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    tuning = Tuning(ema_decay=0.9, mode=mode, kept_statistics="all", interpolation_weights=(0.0, 0.5))
+    _finetune(model, task, epochs=1, lr=0.1, tuning=tuning)
+    after = model.state_dict()
+    for key, value in before.items():
+        is_statistic = "running_" in key or "num_batches" in key
+        assert not is_statistic or torch.equal(after[key], value), key
+    trained = "encoder.trunk.layer4.1.bn2.weight"
+    assert not torch.equal(after[trained], before[trained])
+
+
+@pytest.mark.parametrize(
+    ("num", "mode", "has_weights", "kept"),
+    [
+        (None, "all", True, "all"),
+        (None, "last", True, "all"),
+        (None, "all", False, "none"),
+        (None, "last", False, "none"),
+        (1024, "all", True, "none"),
+        (0, "all", True, "none"),
+        (0, "last", True, "frozen"),
+        (0, "adapters", False, "frozen"),
+    ],
+)
+def test_params_state_which_batchnorms_keep_their_statistics(
+    num: int | None, mode: Mode, has_weights: bool, kept: KeptStatistics
+) -> None:
+    recipe = load_params(ROOT / "params.yaml").finetune_section("two_classes")
+    assert isinstance(recipe, FinetuneRecipe)
+    assert recipe.batchnorm_patches is None
+    section = dataclasses.replace(recipe, batchnorm_patches=num)
+    assert tuning_of(section, mode, has_weights=has_weights).kept_statistics == kept
 
 
 def test_adapters_change_weights_by_few_ranks(wave_task: Callable[..., WaveTask]) -> None:
@@ -86,7 +133,7 @@ def test_adapters_change_weights_by_few_ranks(wave_task: Callable[..., WaveTask]
     model = _model(VIT, task)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     _finetune(model, task, epochs=2, lr=0.1, tuning=Tuning(mode="adapters"))
-    for key, value in model.state_dict().items():
+    for key, value in merged_state(model).items():
         if "blocks." in key and value.ndim == 2:
             change = (value - before[key]).double()
             values = torch.linalg.svdvals(change)
@@ -103,20 +150,14 @@ def test_adapters_start_from_the_network_and_merge_into_the_sum_of_both() -> Non
     with torch.no_grad():
         assert torch.equal(model(patches), plain(patches))
         layer = model.encoder.trunk.blocks[0].mlp.fc1
-        adapter = layer.parametrizations.weight[0]
-        adapter.up.normal_(generator=torch.Generator().manual_seed(0))
+        layer.lora_up.normal_(generator=torch.Generator().manual_seed(0))
         rows = torch.rand(3, layer.in_features)
-        by_hand = (
-            rows @ layer.parametrizations.weight.original.T
-            + rows @ adapter.down.T @ adapter.up.T
-            + layer.bias
-        )
+        by_hand = rows @ (layer.weight + layer.lora_up @ layer.lora_down).T + layer.bias
         torch.testing.assert_close(layer(rows), by_hand)
         adapted = model(patches)
-        merge_adapters(model)
-        torch.testing.assert_close(model(patches), adapted)
-    assert [name for name, _ in model.named_parameters()] == [name for name, _ in plain.named_parameters()]
-    assert type(model.encoder.trunk.blocks[0].mlp.fc1) is nn.Linear
+        assert not torch.allclose(adapted, plain(patches))
+        plain.load_state_dict(merged_state(model))
+        torch.testing.assert_close(plain(patches), adapted)
 
 
 def test_the_optimizer_has_what_trains_alone() -> None:

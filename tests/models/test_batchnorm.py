@@ -8,7 +8,12 @@ import torch.distributed as dist
 from timm.layers import BatchNormAct2d
 from torch import nn
 
-from histo_monai.models.batchnorm import ProcessBatchNorm2d, statistics_of_the_batch, synchronise_batchnorm
+from histo_monai.models.batchnorm import (
+    ProcessBatchNorm2d,
+    patches_for_statistics,
+    statistics_of_the_batch,
+    synchronise_batchnorm,
+)
 from tests.ranks import in_two_ranks
 
 
@@ -75,3 +80,12 @@ def test_statistics_of_the_batch_are_used_for_once_and_leave_nothing_behind() ->
     assert not torch.allclose(found, plain)
     for name, value in network.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize(
+    ("param", "has_weights", "num"), [(None, True, 0), (None, False, 1024), (7, True, 7), (0, False, 0)]
+)
+def test_given_weights_keep_their_statistics_unless_a_number_is_set(
+    param: int | None, has_weights: bool, num: int
+) -> None:
+    assert patches_for_statistics(param, has_weights=has_weights) == num

@@ -112,7 +112,9 @@ def test_what_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_bytes(b"tensors")
     with pytest.raises(ValueError, match=r"m\.json: cannot be read .*Fix: remove both"):
         load_model(path)
-    monkeypatch.setattr("safetensors.torch.save", lambda *_args, **_options: b"not tensors")
+    monkeypatch.setattr(
+        "safetensors.torch.save_file", lambda _tensors, path, **_options: path.write_bytes(b"not tensors")
+    )
     save_model(path, {}, {})
     with pytest.raises(ValueError, match=r"m\.safetensors: not a safetensors file"):
         load_model(path)

@@ -160,13 +160,18 @@ def _train_networks() -> None:
     """The command that `init` prints, with two steps in place of all."""
     apply_overrides(Path("params.yaml"), shlex.split(init.TRAIN)[4::2])
     tree = yaml.safe_load(Path("params.yaml").read_text())
-    tree["finetune"]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2, "batchnorm_patches": 8}
+    tree["finetune"]["recipe"] |= {"epochs": 1, "steps_per_epoch": 2}
+    assert tree["finetune"]["recipe"]["batchnorm_patches"] is tree["features"]["batchnorm_patches"] is None
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     params = load_params(Path("params.yaml"))
     assert params.slide_level.semisupervised_methods == params.semisupervised_methods
     before = load_file(MODEL)
+    assert "batchnorm" not in json.loads(Path("data/features/pretrained-0/metrics.json").read_text())
     for stage in ("finetune", "consistency"):
         assert main((stage, *RUN)) == 0
     after = load_file(MODEL)
+    statistics = [name for name in after if "running_" in name]
+    assert statistics
+    assert all(torch.equal(after[name], before[name]) for name in statistics)  # of the file of weights
     assert load_model(MODEL)[1]["head"] == "linear"
     assert not torch.equal(after["encoder.trunk.conv_stem.weight"], before["encoder.trunk.conv_stem.weight"])

@@ -16,6 +16,7 @@ from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
 from histo_monai.models.start import EncoderStart
 from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.stages.pretrain import freezes_batchnorm
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import TrainedSettings
@@ -115,6 +116,49 @@ def _pretrain(pretext: Any, rates: TrainedSettings, **records: Any) -> PretrainR
         records=Records(**records),
         rates=rates,
     )
+
+
+@pytest.mark.parametrize("freezes", [True, False])
+@pytest.mark.parametrize("method", TRAINED)
+def test_frozen_batchnorms_of_the_encoder_keep_the_statistics_of_the_file(
+    method: str, resnet: EncoderStart, freezes: bool
+) -> None:
+    pretext = _pretext(method, resnet, epochs=1)
+    assert resnet.weights is not None
+    given = torch.load(resnet.weights)
+    offsets = len(SETTINGS[method].offsets) * len(pretext.mpps)
+    training, validation = Stripes(16, 1), Stripes(8, 2)
+    for stripes in (training, validation):
+        stripes.patches = stripes.patches[:, :offsets]
+    pretrain(
+        pretext,
+        patch_loader(training, EpochBatches(16, 8, seed=0), workers=0, pin=False),
+        patch_loader(validation, EpochBatches(8, 8, seed=None), workers=0, pin=False),
+        seed=0,
+        device=CPU,
+        records=Records(),
+        freezes_batchnorm=freezes,
+    )
+    state = pretext.encoder_state()
+    statistics = [name for name in given if "running_" in name or "num_batches" in name]
+    assert len(statistics) == 60  # twenty layers
+    for name in statistics:
+        assert torch.equal(state[f"encoder.trunk.{name}"], given[name]) == freezes, name
+    assert not torch.equal(state["encoder.trunk.bn1.weight"], given["bn1.weight"])
+
+
+@pytest.mark.parametrize(
+    ("param", "weights", "frozen"),
+    [(None, True, True), (None, False, False), (True, False, True), (False, True, False)],
+)
+def test_batchnorms_of_given_weights_are_frozen_where_the_param_is_null(
+    resnet: EncoderStart, param: bool | None, weights: bool, frozen: bool
+) -> None:
+    pretext = _pretext("moco", resnet if weights else EncoderStart())
+    params = load_params(ROOT / "params.yaml")
+    assert params.pretrain.freeze_batchnorm is None
+    changed = replace(params, pretrain=replace(params.pretrain, freeze_batchnorm=param))
+    assert freezes_batchnorm(pretext, changed) == frozen
 
 
 def test_rates_rise_and_fall_and_a_killed_run_goes_on_with_the_same(

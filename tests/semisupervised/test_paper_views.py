@@ -253,7 +253,7 @@ def test_fine_tuning_by_the_section_of_a_dataset_has_its_unaugmented_views(
     section = dataclasses.replace(
         PARAMS.finetune.paper.of("kather"), unaugmented_fraction=unaugmented_fraction
     )
-    tuning = finetuning._tuning(section, "all")
+    tuning = finetuning.tuning_of(section, "all", has_weights=False)
     assert (
         tuning.unaugmented_fraction,
         tuning.backbone_lr_factor,

@@ -32,7 +32,6 @@ _HEADS = {
     "slide_level.semisupervised_methods": "[supervised]",
     "encoder.side": "128",
     "finetune.mode": "head",
-    "features.batchnorm_patches": "0",
 }
 """Params of the first result on own data: heads on frozen features, all labels."""
 TRAIN = (

@@ -15,7 +15,7 @@ from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
 from histo_monai.data.tables.tasks import split_rows, task_classes
-from histo_monai.models.batchnorm import has_batchnorm
+from histo_monai.models.batchnorm import has_batchnorm, patches_for_statistics
 from histo_monai.models.encoder import Encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import schedule_of
@@ -85,7 +85,8 @@ def of_features(params: Params | None) -> Iterator[Finding]:
         return
     patches = read_patches(paths.PATCHES_CSV)
     rows = pd.concat([patches, read_patches(paths.UNLABELED_CSV)], ignore_index=True)
-    statistics = params.features.batchnorm_patches if has_batchnorm(encoder) else 0
+    num = patches_for_statistics(params.features.batchnorm_patches, has_weights=encoder.weights is not None)
+    statistics = num if has_batchnorm(encoder) else 0
     amount = amount_of_features(params, rows, ready.num_features, statistics)
     del ready
     yield Finding("PASS", "features", f"{message}; {amount.described(speed)}")

@@ -68,9 +68,15 @@ class AugmentationParams:
 
 @dataclass(frozen=True)
 class PretrainParams:
-    """Self-supervised pretraining: augmentation, and a section per method."""
+    """Self-supervised pretraining: augmentation, and a section per method.
+
+    Attributes:
+        freeze_batchnorm: whether batch-norms of the encoder keep their statistics; None: where the encoder has given
+            weights.
+    """
 
     augmentation: AugmentationParams
+    freeze_batchnorm: bool | None
     methods: Annotated[Mapping[str, PretextSettings], SectionsOf(PRETEXTS, beside=True)]
 
 
@@ -115,6 +121,8 @@ class FinetuneRecipe(Recipe):
     """Recipe of a fine-tuning.
 
     Attributes:
+        batchnorm_patches: unaugmented training patches for the final batch-norm statistics, without their labels; 0:
+            statistics of the training; None: `models.batchnorm.patches_for_statistics`.
         select_depth: whether cross-validation selects the encoder's depth; else, and for encoders without stages, it is
             the full depth.
         linear_init: whether the head's last layer starts as a linear model fitted to the labels.
@@ -122,6 +130,7 @@ class FinetuneRecipe(Recipe):
             trained model.
     """
 
+    batchnorm_patches: CountOrZero | None
     select_depth: bool
     linear_init: bool
     interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]

@@ -61,7 +61,7 @@ class FeaturesParams:
         views: of each patch, beside the unaugmented one.
         precision: of the stored features.
         batchnorm_patches: unaugmented patches, none of them for testing, for batch-norm statistics; 0: statistics of
-            the pretraining.
+            the pretraining; None: `models.batchnorm.patches_for_statistics`.
     """
 
     depth: Annotated[tuple[Count | None, ...], OneOrSeveral()]
@@ -69,7 +69,7 @@ class FeaturesParams:
     stride_um: Positive | None
     views: Annotated[tuple[View, ...], Unique(at_least=0)]
     precision: Literal["float16", "float32"]
-    batchnorm_patches: CountOrZero
+    batchnorm_patches: CountOrZero | None
 
     @property
     def depths(self) -> tuple[Depth, ...]:

@@ -19,6 +19,7 @@ from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.evaluation.choice import Choice, choose
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.models.checkpoint import save_model
+from histo_monai.models.sharing.folds import WholeModel
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import (
@@ -131,7 +132,9 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         save_model(folder / paths.MODEL, model.state_dict(), {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
-        write_fold_models(folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, names)
+        write_fold_models(
+            folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names
+        )
         write_json(
             folder / paths.CHOICE,
             choice.as_dict() | {"interpolation_weight": metrics["interpolation_weight"]},
@@ -160,10 +163,12 @@ def _teaching(
         code = student_code("consistency", of_run.student)
         return Records(_events(of_run, fold), _checkpoint(of_run, fold), fingerprint(key, read, code))
 
+    is_frozen = assembly.params.finetune.mode != "all"
+    whole = WholeModel.read(_start_path(of_run, None), assembly.task.device) if is_frozen else None
     return Teaching(
         assembly,
         of_run.student,
-        lambda fold: assembly.load(_start_path(of_run, fold)),
+        lambda fold: assembly.load(_start_path(of_run, fold), whole),
         rows,
         folds,
         derive_seed(of_run.derived_seed, "consistency"),
@@ -199,7 +204,8 @@ def _choose(
     assembly, rows = training.assembly, training.rows
     task, seed = assembly.task, assembly.params.evaluate.seed
     if len(rows.validation):
-        start, _ = assembly.load(of_run.models[FINETUNED])
+        load = training.start if isinstance(training, Teaching) else None
+        start, _ = load(None) if load else assembly.load(of_run.models[FINETUNED])
         before, after = (training.predictions(one, rows.validation) for one in (start, model))
         return choose(before, after, task, rows.validation, seed=seed)
     if validated is None:

@@ -18,7 +18,7 @@ from histo_monai.data.features.tables import source_digests
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
-from histo_monai.models.batchnorm import has_batchnorm
+from histo_monai.models.batchnorm import has_batchnorm, patches_for_statistics
 from histo_monai.models.checkpoint import load_model, read_description
 from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
@@ -147,15 +147,16 @@ class Asked(NamedTuple):
 def _asked(params: Params, path: Path, code: str, method: str) -> Asked:
     """Params of a pretraining's encoder; warns where they replace the statistics of given weights."""
     network, description = load_encoder(path)
+    num = patches_for_statistics(params.features.batchnorm_patches, has_weights=network.weights is not None)
     asked = Asked(
         _plan(params, description),
         _encoding(params, code),
-        params.features.batchnorm_patches if has_batchnorm(network) else 0,
+        num if has_batchnorm(network) else 0,
     )
     if asked.batchnorm_patches and method == "pretrained":
         _LOG.warning(
             "features: %d patches replace the batch-norm statistics of the weights file, which can cost much accuracy. "
-            "Fix: set features.batchnorm_patches: 0",
+            "Fix: set features.batchnorm_patches: null",
             asked.batchnorm_patches,
         )
     return asked

@@ -16,6 +16,7 @@ from matplotlib import image
 
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.models.checkpoint import save_model
+from histo_monai.models.layers import merged_state
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import (
     Assembly,
@@ -124,10 +125,12 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.finetuned) as folder:
-        save_model(folder / paths.MODEL, model.state_dict(), {**description, **about})
+        save_model(folder / paths.MODEL, merged_state(model), {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
-        write_fold_models(folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, names)
+        write_fold_models(
+            folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names
+        )
         paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
         image.imsave(folder / paths.ANSWERS, course.picture)
         warnings = [folds.why_none] if is_counted and folds.why_none else []

@@ -45,6 +45,7 @@ PARAM_NAMES = (
     "patch_px",
     "encoder",
     "pretrain.augmentation",
+    "pretrain.freeze_batchnorm",
     "pretrain.${item.method}",
 )
 """Params of the stage in dvc.yaml."""
@@ -86,6 +87,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
             ),
         ),
         rates=settings if isinstance(settings, TrainedSettings) else None,
+        freezes_batchnorm=freezes_batchnorm(pretext, params),
     )
     if idist.get_rank() == 0:
         num_validation = int((centers["split"] == "validation").sum())
@@ -104,10 +106,19 @@ def build_pretext(method: str, params: Params) -> Pretext:
     )
 
 
+def freezes_batchnorm(pretext: Pretext, params: Params) -> bool:
+    """Whether batch-norms of the encoder keep their statistics in training."""
+    given = params.pretrain.freeze_batchnorm
+    return _has_weights(pretext) if given is None else given
+
+
+def _has_weights(pretext: Pretext) -> bool:
+    return pretext.description()["encoder"]["weights"] is not None
+
+
 def _weights_read(pretext: Pretext, params: Params) -> list[Path]:
     """Encoder weights file, if the method starts from it."""
-    used = pretext.description()["encoder"]["weights"] is not None
-    return [Path(params.encoder.weights)] if used and params.encoder.weights else []
+    return [Path(params.encoder.weights)] if _has_weights(pretext) and params.encoder.weights else []
 
 
 def _loader(

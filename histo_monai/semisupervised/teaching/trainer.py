@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ignite.distributed as idist
@@ -16,6 +17,7 @@ from histo_monai.data.loaders.labeled import HiddenLabels, LabeledLoader
 from histo_monai.data.loaders.streams import SideBySide
 from histo_monai.finetuning.trainer import build_trainer, epoch_candidates, select_on, shortened
 from histo_monai.models.shared_rows import SharedRows
+from histo_monai.models.sharing.copies import TrainedState, common_parameters
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch, SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt
@@ -112,6 +114,7 @@ def train_student(
     schedule = shortened(schedule, points, selected, not selects_epoch, validation is not None)
     to_device(method.network, task.device)
     start = start or copy.deepcopy(method.model)
+    state = partial(TrainedState, frozen=common_parameters(method.model, start))
     shared = SharedRows(method.network, task.device)
     optimizer = method.optimizer(schedule)
     step = StudentStep(
@@ -123,7 +126,7 @@ def train_student(
     trainer.add_event_handler(Events.EPOCH_COMPLETED, method.after_epoch)
     batches = SideBySide(labeled.loader, unlabeled.loader)
     shown, _ = unlabeled.some(NUM_SHOWN)
-    best = _best_from_start(method, task, evaluator, validation) if selects_epoch and validation else None
+    best = _best_from_start(state(method.model), task, evaluator, validation) if selects_epoch else None
     candidates: dict[float, Measures] = {0.0: dict(evaluator.state.metrics)} if best else {}
     curves = fit(
         trainer,
@@ -132,7 +135,7 @@ def train_student(
         validation.loader if validation else None,
         epochs=schedule.epochs,
         optimizer=optimizer,
-        parts={"method": method.network, "optimizer": optimizer},
+        parts={"method": state(method.network), "optimizer": optimizer},
         best=best,
         rank=task.objective.rank,
         pictures={"pairs": lambda: picture(*step.show(shown))},
@@ -140,8 +143,7 @@ def train_student(
         records=records,
     )
     if selects_epoch:
-        if validation:
-            candidates |= epoch_candidates(curves)
+        candidates |= epoch_candidates(curves) if validation else {}
         epoch = best.epoch if best else schedule.epochs
         return StudentResult(curves, candidates, float(epoch), epoch == 0, picture(*step.show(shown)), None)
     between = Interpolation(method.model, start, _finishing(method, task, shared, statistics, proportions))
@@ -168,11 +170,13 @@ def _finishing(
 
 
 def _best_from_start(
-    method: SemiSupervised, task: Task, evaluator: Engine, validation: LabeledLoader
-) -> BestState:
-    """Best weights so far, with the start as epoch 0."""
+    network: TrainedState, task: Task, evaluator: Engine, validation: LabeledLoader | None
+) -> BestState | None:
+    """Best weights so far, with the start as epoch 0; None without validation patches."""
+    if validation is None:
+        return None
     evaluator.run(validation.loader)
-    best = BestState(method.model)
+    best = BestState(network)
     best.offer(task.objective.rank(evaluator.state.metrics), 0)
     return best
 

@@ -53,8 +53,6 @@ class Recipe:
         ema_decay: Decay of the average of weights; 0: the last weights predict.
         unaugmented_fraction: Fraction of labeled views without augmentation, as in prediction, 0..1.
         stain_jitter: Largest stain change of the other views (`transforms.supervised.stains`); 0: geometry alone.
-        batchnorm_patches: Unaugmented training patches for the final batch-norm statistics, without their labels; 0:
-            statistics of the training.
     """
 
     epochs: Count
@@ -67,7 +65,6 @@ class Recipe:
     ema_decay: Annotated[float, Range(0.0, 0.9999)]
     unaugmented_fraction: Fraction
     stain_jitter: Fraction
-    batchnorm_patches: CountOrZero
 
 
 @dataclass(frozen=True)
@@ -75,11 +72,14 @@ class TeachingRecipe(Recipe):
     """Recipe of semi-supervised methods.
 
     Attributes:
+        batchnorm_patches: Unaugmented training patches for the final batch-norm statistics, without their labels; 0:
+            statistics of the training.
         match_class_proportions: Give the student the teacher's class proportions, or the teacher's mean and spread of
             scores, on `batchnorm_patches` (`semisupervised.teaching.class_proportions`).
         interpolation_weights: Weights of the initial model in the student, 0..1; of several, held-out labels select one
             (`training.interpolation`).
     """
 
+    batchnorm_patches: CountOrZero
     match_class_proportions: bool
     interpolation_weights: Annotated[tuple[Fraction, ...], Unique()]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import safetensors.torch
-
 from histo_monai.models.card import model_facts
+from histo_monai.models.checkpoint import write_tensors
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.encoders.architectures import python_of_trunk
 from histo_monai.models.task_model import load_encoder
@@ -54,7 +53,7 @@ def write_trunk(model: Path, path: Path) -> str:
     if encoder.arguments:
         metadata["arguments"] = json.dumps(encoder.arguments)
     with whole_file(path) as draft:
-        draft.write_bytes(safetensors.torch.save(state, metadata={"format": "pt", **metadata}))
+        write_tensors(draft, state, **metadata)
     return _python(encoder, path, about["patch_px"])
 
 

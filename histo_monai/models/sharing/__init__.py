@@ -1,0 +1,1 @@
+"""Networks that share memory: copies with frozen parameters, models of folds."""
