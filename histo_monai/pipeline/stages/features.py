@@ -98,7 +98,7 @@ def run(method: str, encoder: int) -> None:
     looking = _adapted(asked, learned, rows, path, done, encoder, environment, folder)
     jobs = _jobs(slides, {ENCODER: looking})
     of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
-    work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding)
+    work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding, done / PATCHES)
     batches = [
         Batch(jobs, FeatureWork(asked.plan, asked.encoding), done),
         Batch(of_tables, work, done / PATCHES),
