@@ -29,11 +29,12 @@ ADDRESS = "HISTO_MONAI_WARM"
 """Environment variable of the commands that DVC starts: socket of the process that runs them."""
 _CLI = "histo_monai.pipeline.cli"
 _STAGES = "histo_monai.pipeline.stages"
+_THREADS = "histo_monai.utils.process.threads"
 _LIBRARIES = (
     _CLI,
     *(f"{_STAGES}.{name}" for name in ("code", "index", "check", "compare", "report")),
     *("torch", "torchvision", "ignite.handlers"),
-    *(f"{_STAGES}.{name}" for name in ("features", "finetune", "consistency", "evaluate")),
+    *(f"{_STAGES}.{name}" for name in ("features", "finetune", "consistency", "evaluate", "heatmap")),
 )
 """Modules that are loaded beforehand, quick ones first; a command may begin after each."""
 _LENGTH = 8
@@ -114,6 +115,7 @@ def _serve(listening: socket.socket) -> None:
     """Load the libraries and run commands, each in a fork, until stdin is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended leave nothing to wait for
+    importlib.import_module(_THREADS).sleep_when_idle()
     gc.disable()  # what is imported lasts: see `utils.process.garbage`
     waiting, loaded = list(_LIBRARIES), _code()
     while True:

@@ -20,7 +20,7 @@ from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
 from histo_monai.models.batchnorm import has_batchnorm
 from histo_monai.models.checkpoint import load_model, read_description
-from histo_monai.models.task_model import load_encoder
+from histo_monai.models.task_model import describe_file, load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
@@ -146,12 +146,11 @@ class Asked(NamedTuple):
 
 def _asked(params: Params, path: Path, code: str, method: str) -> Asked:
     """Params of a pretraining's encoder; warns where they replace the statistics of given weights."""
-    network, description = load_encoder(path)
-    asked = Asked(
-        _plan(params, description),
-        _encoding(params, code),
-        params.features.batchnorm_patches if has_batchnorm(network) else 0,
-    )
+    num = params.features.batchnorm_patches
+    if num and not has_batchnorm(load_encoder(path)[0]):
+        num = 0
+    description = describe_file(path)
+    asked = Asked(_plan(params, description), _encoding(params, code), num)
     if asked.batchnorm_patches and method == "pretrained":
         _LOG.warning(
             "features: %d patches replace the batch-norm statistics of the weights file, which can cost much accuracy. "
