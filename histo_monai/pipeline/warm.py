@@ -114,7 +114,7 @@ def warm_process() -> Iterator[dict[str, str]]:
 def _serve(listening: socket.socket) -> None:
     """Load the libraries and run commands, each in a fork, until stdin is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended leave nothing to wait for
+    signal.signal(signal.SIGCHLD, _reap)
     importlib.import_module(_THREADS).sleep_when_idle()
     gc.disable()  # what is imported lasts: see `utils.process.garbage`
     waiting, loaded = list(_LIBRARIES), _code()
@@ -132,6 +132,13 @@ def _serve(listening: socket.socket) -> None:
             asking.close()
         elif waiting:
             importlib.import_module(waiting.pop(0))
+
+
+def _reap(*_: object) -> None:
+    """Take note of forks that have ended: their processor time counts as that of `histo-monai dvc`."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _code() -> list[tuple[str, int, int]]:
