@@ -93,20 +93,10 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
             split: {name: predictions_of(*head, task, stored, table) for name, head in heads.items()}
             for split, table in rows.items()
         }
-    colors = _colors(assembly, distinct_patches(given.labeled, *rows.values()))
-    jobs = [_baselines(assembly, of_run, given, rows, networks, colors, stored)]
+    predictions, arms = _with_baselines(assembly, of_run, given, rows, networks, folds, stored)
     if folds.num:
         rows = {"validation": given.labeled, **rows}
         loaders = {"validation": assembly.in_order(given.labeled), **loaders}
-        finetuned = _finetuned_out_of_fold(of_run, given.labeled)
-        jobs += _baselines_of_folds(assembly, of_run, given, folds, finetuned, colors, stored)
-    # A process that ran a network cannot fork.
-    arms, *without_folds = _predicted(jobs, processes=num_cpus() if stored is not None else 1)
-    predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
-    if folds.num:
-        fold_of, parts = folds.of(given.labeled), [each.predictions["validation"] for each in without_folds]
-        in_order = {name: in_order_of_rows(fold_of, [part[name] for part in parts]) for name in parts[0]}
-        predictions = {"validation": finetuned | in_order, **predictions}
     if not rows:
         raise InputError(
             f"{paths.PATCHES_CSV}: no test patches, and too few patients for cross-validation. "
@@ -126,6 +116,31 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     for name, value in summarize(metrics).items():
         _LOG.info("evaluate: %s: %s", name, " ".join(f"{model}={x:.3f}" for model, x in value.items()))
+
+
+def _with_baselines(
+    assembly: Assembly,
+    of_run: Run,
+    given: TrainingRows,
+    rows: Mapping[str, pd.DataFrame],
+    networks: Mapping[str, Predictions],
+    folds: LabelFolds,
+    stored: HeadFeatures | None,
+) -> tuple[dict[str, Predictions], BaselinePredictions]:
+    """Predictions by split of all models and baselines, out of folds too; and the baselines of all labels."""
+    colors = _colors(assembly, distinct_patches(given.labeled, *rows.values()))
+    jobs = [_baselines(assembly, of_run, given, rows, networks, colors, stored)]
+    if folds.num:
+        finetuned = _finetuned_out_of_fold(of_run, given.labeled)
+        jobs += _baselines_of_folds(assembly, of_run, given, folds, finetuned, colors, stored)
+    # A process that ran a network cannot fork.
+    arms, *without_folds = _predicted(jobs, processes=num_cpus() if stored is not None else 1)
+    predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
+    if not folds.num:
+        return predictions, arms
+    fold_of, parts = folds.of(given.labeled), [each.predictions["validation"] for each in without_folds]
+    in_order = {name: in_order_of_rows(fold_of, [part[name] for part in parts]) for name in parts[0]}
+    return {"validation": finetuned | in_order, **predictions}, arms
 
 
 _Colors = PatchFeatures[np.float64]
@@ -174,8 +189,7 @@ def _baselines(
 
 
 def _predicted(jobs: Sequence[tuple[Any, ...]], processes: int) -> list[BaselinePredictions]:
-    work = partial(on_one_core, predict_baselines)
-    columns = zip(*jobs, strict=True)
+    work, columns = partial(on_one_core, predict_baselines), zip(*jobs, strict=True)
     return list(map_over_processes(work, *columns, processes=processes, title="baselines", unit="training"))
 
 
@@ -289,9 +303,7 @@ def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
 
 
 def _warnings(path: Path) -> list[str]:
-    mend = "run the index stage again"
-    warnings: list[str] = read_json(path, mend, {"warnings": [str]})["warnings"]
-    return warnings
+    return list(read_json(path, "run the index stage again", {"warnings": [str]})["warnings"])
 
 
 def _draw(
