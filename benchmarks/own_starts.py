@@ -4,13 +4,15 @@
 
 pictures: labeled pictures of three classes in a zip. outlines: regions of two classes, drawn on five slides.
 slides: two classes of whole slides, and no labeled patch. both: outlines, and labeled squares in patches.csv. scores:
-squares with a score. After `outlines` a second round with ten more labels; with `--networks` networks are trained.
+squares with a score. After `outlines` a second round with ten more labels, by `histo-monai dvc`: `features` encodes the
+ten patches, and `heatmap` maps all slides again. With `--networks` networks are trained.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -59,20 +61,33 @@ def main() -> None:
         run(place, start, f"dvc repro {arguments.target}")
         if start == "outlines" and not arguments.target:
             label_ten_more(place)
-            run(place, f"{start}, second round", "dvc repro")
+            run(place, f"{start}, second round", "histo-monai dvc repro")
         if arguments.networks:
             run(place, f"{start}, networks", TRAIN)
 
 
 def run(place: Path, title: str, command: str) -> None:
-    """One command in a project, and how long it took."""
+    """One command in a project; how long it and each of its stages took."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    with (place / "log").open("ab") as log:
-        done = subprocess.run(command, shell=True, cwd=place, stdout=log, stderr=log)
+    starts = [("DVC", began)]
+    with (
+        (place / "log").open("a") as log,
+        subprocess.Popen(
+            command, shell=True, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            log.write(line)
+            if running := re.match("Running stage '(.+)'", line):
+                starts.append((running[1], time.perf_counter()))
+    ended = time.perf_counter()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    end = "ended" if done.returncode == 0 else "FAILED"
-    print(f"{title}: {end} after {time.perf_counter() - began:.0f} s, {used:.0f} s of processor", flush=True)
+    end = "ended" if process.returncode == 0 else "FAILED"
+    print(f"{title}: {end} after {ended - began:.0f} s, {used:.0f} s of processor")
+    ends = [start for _, start in starts[1:]] + [ended]
+    for (stage, start), stop in zip(starts, ends, strict=True):
+        print(f"  {stop - start:6.1f} s {stage}", flush=True)
 
 
 def write_start(place: Path, start: str) -> None:

@@ -196,14 +196,29 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     """
     path = Path(path)
     state, description = load_model(path)
-    if description.get("kind") == "task model":
-        check_task_model(description, _HEADS, path)
-    else:
-        check_encoder(description, TRAINED_HEADS, path)
+    _check(description, path)
     encoder = _encoder(description, path)
     wanted = [ENCODER_PREFIX + name for name in encoder.state_dict()]
     load_into(encoder, with_encoder(state, description, wanted, path), ENCODER_PREFIX, path, shares=True)
     return encoder, description
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """Description of a pretraining's encoder, a fine-tuned model or student, without its network.
+
+    Raises:
+        InputError: the JSON beside the file is missing, changed, or of another kind; names it.
+    """
+    description = read_description(path.with_suffix(".json"))
+    _check(description, path)
+    return description
+
+
+def _check(description: Mapping[str, Any], path: Path) -> None:
+    if description.get("kind") == "task model":
+        check_task_model(description, _HEADS, path)
+    else:
+        check_encoder(description, TRAINED_HEADS, path)
 
 
 def _encoder(description: Mapping[str, Any], path: Path) -> Encoder:

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from histo_monai.data.loaders.labeled import spread
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.heads.selection import Labels
-from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, Unlabeled, labels_alone
+from histo_monai.finetuning.heads.unlabeled.self_training import (
+    HeadData,
+    SelfTrained,
+    Unlabeled,
+    labels_alone,
+)
 from histo_monai.finetuning.trainer import NUM_SHOWN
+from histo_monai.models.checkpoint import read_description
 from histo_monai.models.encoder import Encoder
+from histo_monai.models.heads.mixture import Mixture
 from histo_monai.models.settings import Depth
-from histo_monai.models.task_model import MIXTURE, TaskModel, describe_task_model, load_encoder
+from histo_monai.models.task_model import (
+    MIXTURE,
+    TaskModel,
+    describe_task_model,
+    load_encoder,
+    load_head,
+)
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
+from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.stored_features import OF_MODEL, HeadFeatures, StoredRows
 from histo_monai.semisupervised import METHODS
@@ -32,7 +47,9 @@ from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes, on_one_core
 from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.roles import FINETUNED
 
 ONLY = 0.0
 """The only candidate of a head: nothing is interpolated, and no epoch is selected."""
@@ -67,6 +84,27 @@ class HeadResult:
         return self.candidates.get(ONLY, {})
 
 
+class Fitted(NamedTuple):
+    """A fitted head.
+
+    Attributes:
+        mixture: the head.
+        depths: depths of the encoder that it reads.
+        selection: `SelectedHead.as_dict`.
+        pseudo_labels: `number`, and whether they are `accepted`.
+    """
+
+    mixture: Mixture
+    depths: tuple[Depth, ...]
+    selection: Mapping[str, Any]
+    pseudo_labels: Mapping[str, Any]
+
+
+def fit_head(student: str, settings: Any, data: HeadData) -> SelfTrained:
+    """The head of a semi-supervised method, or, without a name, of the labels alone."""
+    return METHODS[student].fit_head(data, settings) if student else labels_alone(data)
+
+
 @dataclass(frozen=True)
 class HeadTraining:
     """All heads of a run: with all labels, and without each fold.
@@ -76,6 +114,7 @@ class HeadTraining:
         folds: patient folds.
         seed: of all random decisions.
         student: semi-supervised method; empty for the fine-tuning.
+        start: file of the fine-tuned model.
     """
 
     assembly: Assembly
@@ -83,7 +122,8 @@ class HeadTraining:
     rows: TrainingRows
     folds: LabelFolds
     seed: int
-    student: str = ""
+    student: str
+    start: Path
 
     @classmethod
     def of_run(
@@ -96,7 +136,8 @@ class HeadTraining:
         """
         stored = StoredRows.of_encoder(assembly.params, run.method, run.encoder)
         stored.check(pd.concat([rows.labeled, rows.unlabeled, rows.validation]))
-        return cls(assembly, stored, rows, folds, derive_seed(run.derived_seed, "head"), student)
+        seed = derive_seed(run.derived_seed, "head")
+        return cls(assembly, stored, rows, folds, seed, student, run.models[FINETUNED])
 
     def train(
         self, fold: int | None = None, candidate: float | None = None
@@ -110,25 +151,10 @@ class HeadTraining:
             InputError: all labels are of one class, or the method does not learn such labels.
         """
         assembly, params = self.assembly, self.assembly.params
-        rows = self.rows if fold is None else self.rows.without(self.folds, fold)
-        labeled = self._features.of(rows.labeled)
-        others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
-        others = others.reset_index(drop=True)
-        data = HeadData(
-            labeled,
-            Labels(self._targets(rows.labeled), _patients(rows.labeled), assembly.task.num_classes),
-            Unlabeled(self._features.of(others), _patients(others)),
-            params.finetune.head.settings,
-            self.seed if fold is None else derive_seed(self.seed, "fold", fold),
-        )
-        if self.student:
-            settings = params.consistency.methods[self.student]
-            found = METHODS[self.student].fit_head(data, settings)
-        else:
-            found = labels_alone(data)
-        head = found.head.narrowed()
-        encoder, description = self._encoder(tuple(self.stored.names[name] for name in head.depths))
-        mixture = head.module()
+        rows = self._rows_without(fold)
+        self._fit([fold])
+        mixture, depths, found, pseudo_labels = self._fitted[fold]
+        encoder, description = self._encoder(depths)
         model = TaskModel(encoder, mixture, assembly.task.num_outputs)
         description = description | {"encoder": encoder.about(), "head": MIXTURE, MIXTURE: mixture.about()}
         described = describe_task_model(
@@ -138,18 +164,59 @@ class HeadTraining:
             mpp=training_mpp(assembly.patches, params.patch_px),
         )
         described |= {"dataset": params.dataset, "alpha": params.alpha}
-        described |= {"selection": found.head.as_dict(), OF_MODEL: self.stored.encoder_sha256}
+        described |= {"selection": found, OF_MODEL: self.stored.encoder_sha256}
         if self.student:
-            described["pseudo_labels"] = {"number": found.num_pseudo_labels, "accepted": found.is_accepted}
-        result = HeadResult(
-            self._measured(model, rows), not found.is_accepted, partial(self._picture, model, rows), []
+            described["pseudo_labels"] = pseudo_labels
+        is_start = not pseudo_labels["accepted"]
+        picture = partial(self._picture, model, rows)
+        return model, described, HeadResult(self._measured(model, rows), is_start, picture, [])
+
+    def _rows_without(self, fold: int | None) -> TrainingRows:
+        return self.rows if fold is None else self.rows.without(self.folds, fold)
+
+    def _fit(self, folds: Sequence[int | None]) -> None:
+        """Fit the heads of some folds, None for all labels, in several processes; a fitted head stays."""
+        folds = [fold for fold in folds if fold not in self._fitted]
+        if self.student and getattr(METHODS[self.student], "has_finetuned_head", False):
+            for fold in folds:
+                self._fitted[fold] = self._finetuned(fold)
+            return
+        settings = self.assembly.params.consistency.methods[self.student] if self.student else None
+        work = partial(on_one_core, fit_head, self.student, settings)
+        data = [self._data(fold) for fold in folds]
+        found = map_over_processes(work, data, processes=num_cpus(), title="heads", unit="head")
+        for fold, each in zip(folds, found, strict=True):
+            head = each.head.narrowed()
+            depths = tuple(self.stored.names[name] for name in head.depths)
+            pseudo_labels = {"number": each.num_pseudo_labels, "accepted": each.is_accepted}
+            self._fitted[fold] = Fitted(head.module(), depths, each.head.as_dict(), pseudo_labels)
+
+    def _finetuned(self, fold: int | None) -> Fitted:
+        """Head of the fine-tuning."""
+        path = self.start if fold is None else self.start.parent / paths.FOLDS / paths.fold_model(fold)
+        head, depths, _ = load_head(path)
+        selection = read_description(path.with_suffix(".json"))["selection"]
+        return Fitted(head, depths, selection, {"number": 0, "accepted": False})
+
+    def _data(self, fold: int | None) -> HeadData:
+        """Training data with all labels, or without a fold."""
+        rows = self._rows_without(fold)
+        labeled = self._features.of(rows.labeled)
+        others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
+        others = others.reset_index(drop=True)
+        return HeadData(
+            labeled,
+            Labels(self._targets(rows.labeled), _patients(rows.labeled), self.assembly.task.num_classes),
+            Unlabeled(self._features.of(others), _patients(others)),
+            self.assembly.params.finetune.head.settings,
+            self.seed if fold is None else derive_seed(self.seed, "fold", fold),
         )
-        return model, described, result
 
     def cross_validate(
         self,
     ) -> tuple[CrossValidated[TaskModel, HeadResult] | None, list[dict[str, Any]]]:
         """Heads without each fold, and their descriptions; None without folds."""
+        self._fit([None, *range(self.folds.num)])
         return cross_validated(self.assembly, self.folds, self.rows.labeled, self.train, self.predictions)
 
     def candidate(self, validated: CrossValidated[Any, Any] | None) -> None:
@@ -157,12 +224,16 @@ class HeadTraining:
 
     def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
         """Predictions of a head from stored features, (n, K): class probabilities or scores."""
-        return predictions_of(model, self.assembly.task, self._features, rows)
+        return predictions_of(model.head, model.encoder.depths, self.assembly.task, self._features, rows)
 
     @property
     def read(self) -> list[Path]:
         """Files beside patches.csv that heads are made from."""
         return [paths.UNLABELED_CSV, self.stored.encoder]
+
+    @cached_property
+    def _fitted(self) -> dict[int | None, Fitted]:
+        return {}
 
     @cached_property
     def _encoders(self) -> dict[tuple[Depth, ...], tuple[Encoder, dict[str, Any]]]:
@@ -205,15 +276,15 @@ def _patients(rows: pd.DataFrame) -> NDArray[Any]:
 
 
 def predictions_of(
-    model: TaskModel, task: Task, features: HeadFeatures, rows: pd.DataFrame
+    head: nn.Module, depths: Sequence[Depth], task: Task, features: HeadFeatures, rows: pd.DataFrame
 ) -> NDArray[np.float32]:
-    """Predictions of a head from features, (n, K): class probabilities or scores.
+    """Predictions of a head from features at some depths, (n, K): class probabilities or scores.
 
     Raises:
         InputError: a feature or a prediction is not finite.
     """
     with torch.no_grad():
-        outputs = model.head.cpu()(torch.from_numpy(features.at(rows, model.encoder.depths)))
+        outputs = head.cpu()(torch.from_numpy(features.at(rows, depths)))
         predicted: NDArray[np.float32] = task.objective.predictions(outputs).numpy()
     if not np.isfinite(predicted).all():
         raise InputError(

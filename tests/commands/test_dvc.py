@@ -185,3 +185,26 @@ def test_ctrl_c_waits_for_dvc_and_its_stage(tmp_path: Path) -> None:
     assert (tmp_path / "tidy").exists()
     assert started.returncode not in (0, -signal.SIGINT)
     assert "failed to reproduce" in error
+
+
+def test_a_fork_ends_as_python_ends(tmp_path: Path) -> None:
+    """Threads finish, exit functions run, and streams are written; the process of the fork has nothing left to free."""
+    program = (
+        "import atexit, concurrent.futures, sys, threading, time\n"
+        "from histo_monai.pipeline import warm\n"
+        "class Freed:\n"
+        "    def __del__(self): print('freed')\n"
+        "freed = Freed()\n"
+        "def late(text):\n"
+        "    time.sleep(0.2)\n"
+        "    print(text)\n"
+        "atexit.register(print, 'exit function')\n"
+        "threading.Thread(target=late, args=['thread']).start()\n"
+        "pool = concurrent.futures.ThreadPoolExecutor(1)\n"
+        "pool.submit(late, 'pool')\n"
+        "warm._end(3)\n"
+    )
+    status, out, err = _ran([sys.executable, "-c", program], tmp_path, {**os.environ})
+    assert (status, err) == (3, "")
+    assert sorted(out.split("\n")) == ["", "exit function", "pool", "thread"]
+    assert out.endswith("exit function\n")

@@ -28,6 +28,7 @@ from histo_monai.pipeline.params import load_params
 from histo_monai.pipeline.stored_features import stored_features
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import file_sha256
+from histo_monai.wsi.inference.encoding import Encoding
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import (
     OWN,
@@ -102,6 +103,36 @@ def test_a_label_encodes_nothing_and_a_changed_slide_its_own_patches_alone() -> 
         assert main(call) == 0
     again = {path.name for path, inode in before.items() if path.stat().st_ino != inode}
     assert again == {"s1.h5"}
+
+
+@pytest.mark.usefixtures("project")
+def test_a_new_patch_is_encoded_and_no_other_of_its_slide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two new squares, and one with a new name: only pixels count."""
+    labeled = pd.read_csv(OWN / "patches.csv", dtype=str)
+    new = labeled[labeled["slide_id"] == "s2"].head(2)
+    new = new.assign(y=(new["y"].astype(float) + 7).astype(str), patch_id=["new a", "new b"])
+    labeled.loc[labeled["slide_id"] == "s1", "patch_id"] = [
+        f"other {number}" for number in range((labeled["slide_id"] == "s1").sum())
+    ]
+    pd.concat([labeled, new]).to_csv(OWN / "patches.csv", index=False)
+    assert main(STAGES[0]) == 0
+    known = {name for path in FOLDER.rglob("patches/**/*.h5") for name in read_features(path).patch_id}
+    unlabeled = read_patches(Path("data/index/unlabeled.csv"))["patch_id"]
+    counts: list[int] = []
+    features = Encoding.features
+
+    def counted(self: Encoding, encoder: Encoder, patches: torch.Tensor) -> torch.Tensor:
+        counts.append(len(patches))
+        return features(self, encoder, patches)
+
+    monkeypatch.setattr(Encoding, "features", counted)
+    assert main(CALL) == 0
+    assert sum(counts) == 2 + len(set(unlabeled) - known)
+    added = _content()
+    shutil.rmtree(FOLDER)
+    assert main(CALL) == 0
+    assert sum(counts) > 60
+    assert _content() == added
 
 
 @pytest.mark.usefixtures("project")

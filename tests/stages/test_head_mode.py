@@ -248,44 +248,6 @@ def test_a_changed_description_is_refused(key: str, value: object) -> None:
         from_task_model(path)
 
 
-def test_scores_have_heads_and_no_pseudo_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_own_project()
-    table = Path("data/raw/own/patches.csv")
-    patches = pd.read_csv(table).drop(columns="label")
-    patches.assign(score=np.linspace(0, 1, len(patches)).round(3)).to_csv(table, index=False)
-    params_with(
-        finetune__mode="head",
-        semisupervised_methods=["supervised", "self_training"],
-        slide_level__pretraining_methods=[],
-    )()
-    for call in (*STAGES[:2], ("features", "--method", "random"), *(("finetune", *RUN[:2], *RUN[4:]),)):
-        assert main(call) == 0
-    assert main(("consistency", *RUN)) == main(("evaluate", *RUN)) == 0
-    model, description = from_task_model(MODEL)
-    assert {part["head"] for part in description["selection"]["parts"]} == {
-        "ridge",
-        "kernel_ridge",
-        "neighbors",
-    }
-    student, _ = from_task_model("data/models/random-0-supervised-0/student/model.safetensors")
-    patches_ = torch.rand(3, 3, 32, 32)
-    with torch.inference_mode():
-        expected = model.eval()(patches_)
-        assert torch.equal(student.eval()(patches_), expected)
-    assert main(("export", str(MODEL), "--onnx", "head.onnx")) == 0
-    session = onnxruntime.InferenceSession("head.onnx")
-    (found,) = session.run(None, {session.get_inputs()[0].name: patches_.numpy()})
-    np.testing.assert_allclose(found, expected, atol=1e-4)
-    capsys.readouterr()
-    assert main(("consistency", *RUN[:2], "--student", "self_training", *RUN[4:])) == 1
-    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
-    assert "scores" in line
-    assert "supervised" in line
-
-
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("stage", ["consistency", "evaluate"])
 def test_a_head_of_other_features_is_refused(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,3 +266,41 @@ def test_a_new_label_encodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for call in (STAGES[0], ("features", "--method", "random"), ("finetune", *RUN[:2], *RUN[4:]), *of_run):
         assert main(call) == 0
     assert MODEL.read_bytes() != before
+
+
+@pytest.mark.usefixtures("project")
+def test_one_process_or_three_fit_the_same_heads_and_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
+    student = ("--student", "self_training")
+    of_run = [("finetune", *RUN[:2], *RUN[4:])]
+    of_run += [(stage, *RUN[:2], *student, *RUN[4:]) for stage in ("consistency", "evaluate")]
+    kinds = ("*.safetensors", "predictions.csv")
+    contents = []
+    for processes in ("1", "3"):
+        monkeypatch.setenv("HISTO_MONAI_CPUS", processes)
+        for call in of_run:
+            assert main(call) == 0
+        files = [path for kind in kinds for path in sorted(Path("data").rglob(kind))]
+        contents.append({path: path.read_bytes() for path in files})
+    assert len(contents[0]) > 6
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.usefixtures("project")
+def test_the_supervised_student_is_the_finetuned_head_and_fits_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a head is fitted")
+
+    folder = Path("data/models/random-0-supervised-0/student")
+    shutil.rmtree(folder)
+    monkeypatch.setattr("histo_monai.pipeline.frozen.fit_head", refuse)
+    assert main(("consistency", *RUN)) == 0
+    with pytest.raises(AssertionError, match="fitted"):
+        main(("consistency", *RUN[:2], "--student", "self_training", *RUN[4:]))
+    models = sorted(path.relative_to(MODEL.parent) for path in MODEL.parent.rglob("*.safetensors"))
+    assert len(models) > 1
+    for name in models:
+        own, finetuned = (load_model(place / name) for place in (folder, MODEL.parent))
+        assert own[0].keys() == finetuned[0].keys()
+        assert all(torch.equal(own[0][key], finetuned[0][key]) for key in own[0])
+        assert own[1]["selection"] == finetuned[1]["selection"]
+        assert own[1]["pseudo_labels"] == {"number": 0, "accepted": False}

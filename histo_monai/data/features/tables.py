@@ -19,7 +19,8 @@ from histo_monai.utils.storage import file_of, identify_slide
 _THREADS = 8
 NUM_IMAGE_FILES = 16
 """Number of files for features of image patches, divided by a digest of the patches' names."""
-_PLACE = ("y", "x", "mpp", "side_px", "slide_mpp")
+PLACE = ("y", "x", "mpp", "side_px", "slide_mpp")
+"""Columns that decide a patch's place in its file."""
 
 
 def files_of_rows(rows: pd.DataFrame) -> NDArray[np.str_]:
@@ -40,7 +41,7 @@ def files_of_rows(rows: pd.DataFrame) -> NDArray[np.str_]:
 
 def rows_sha256(rows: pd.DataFrame) -> str:
     """Digest of names and places of the patches of a file; labels do not enter."""
-    places = rows[list(_PLACE)].to_numpy(np.float64)
+    places = rows[list(PLACE)].to_numpy(np.float64)
     return coordinates_sha256(places, patch_names(rows["patch_id"].tolist()))
 
 
@@ -54,7 +55,7 @@ def rows_by_file(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def source_files(rows: pd.DataFrame) -> list[Path]:
     """Source files of one features file: the slide, or each image or zip once."""
-    return list(dict.fromkeys(file_of(Path(path)) for path in rows["path"]))
+    return list(dict.fromkeys(file_of(Path(path)) for path in rows["path"].unique()))
 
 
 def source_digests(rows: pd.DataFrame) -> dict[Path, str]:

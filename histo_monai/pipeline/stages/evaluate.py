@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures, depth_features
+from histo_monai.models.task_model import load_head
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows
+from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.finetuning import frozen_encoder, starts_from_file
 from histo_monai.pipeline.frozen import predictions_of
 from histo_monai.pipeline.params import Params, load_params
@@ -35,6 +38,7 @@ from histo_monai.reports import figures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.processes import map_over_processes, on_one_core
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import read_json, whole_folder
@@ -77,26 +81,22 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         *(of_folds if folds.num else ()),
     ]
     provenance = made_from(params, read, [*rows.values(), given.labeled])
-    models = assembly.load_run(of_run)
     choice = read_choice(of_run.choice)
     rows = {split: table for split, table in rows.items() if len(table)}
     loaders = {split: assembly.in_order(table) for split, table in rows.items()}
     stored = _features_of_heads(assembly, of_run, [given.labeled, *rows.values()])
     if stored is None:
-        networks = predict_splits(models, task, loaders)
+        networks = predict_splits(assembly.load_run(of_run), task, loaders)
     else:
+        heads = {name: load_head(path)[:2] for name, path in of_run.models.items()}
         networks = {
-            split: {name: predictions_of(model, task, stored, table) for name, model in models.items()}
+            split: {name: predictions_of(*head, task, stored, table) for name, head in heads.items()}
             for split, table in rows.items()
         }
-    colors = _colors(assembly, distinct_patches(given.labeled, *rows.values()))
-    arms = _baselines(assembly, of_run, given, rows, networks, colors, stored)
-    predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
+    predictions, arms = _with_baselines(assembly, of_run, given, rows, networks, folds, stored)
     if folds.num:
         rows = {"validation": given.labeled, **rows}
         loaders = {"validation": assembly.in_order(given.labeled), **loaders}
-        out_of_fold = _out_of_fold(assembly, of_run, given, folds, colors, stored)
-        predictions = {"validation": out_of_fold, **predictions}
     if not rows:
         raise InputError(
             f"{paths.PATCHES_CSV}: no test patches, and too few patients for cross-validation. "
@@ -116,6 +116,31 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         write_metrics(draft, metrics, provenance, summary=summarize(metrics))
     for name, value in summarize(metrics).items():
         _LOG.info("evaluate: %s: %s", name, " ".join(f"{model}={x:.3f}" for model, x in value.items()))
+
+
+def _with_baselines(
+    assembly: Assembly,
+    of_run: Run,
+    given: TrainingRows,
+    rows: Mapping[str, pd.DataFrame],
+    networks: Mapping[str, Predictions],
+    folds: LabelFolds,
+    stored: HeadFeatures | None,
+) -> tuple[dict[str, Predictions], BaselinePredictions]:
+    """Predictions by split of all models and baselines, out of folds too; and the baselines of all labels."""
+    colors = _colors(assembly, distinct_patches(given.labeled, *rows.values()))
+    jobs = [_baselines(assembly, of_run, given, rows, networks, colors, stored)]
+    if folds.num:
+        finetuned = _finetuned_out_of_fold(of_run, given.labeled)
+        jobs += _baselines_of_folds(assembly, of_run, given, folds, finetuned, colors, stored)
+    # A process that ran a network cannot fork.
+    arms, *without_folds = _predicted(jobs, processes=num_cpus() if stored is not None else 1)
+    predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
+    if not folds.num:
+        return predictions, arms
+    fold_of, parts = folds.of(given.labeled), [each.predictions["validation"] for each in without_folds]
+    in_order = {name: in_order_of_rows(fold_of, [part[name] for part in parts]) for name in parts[0]}
+    return {"validation": finetuned | in_order, **predictions}, arms
 
 
 _Colors = PatchFeatures[np.float64]
@@ -148,11 +173,11 @@ def _baselines(
     colors: _Colors,
     of_heads: HeadFeatures | None,
     fold: int | None = None,
-) -> BaselinePredictions:
-    """Fast baselines trained on the labels of the run, or on those outside a fold."""
+) -> tuple[Any, ...]:
+    """Arguments of `predict_baselines` for the labels of the run, or those outside a fold."""
     tables = {LABELED: given.labeled, **rows}
     encoded, depth = _encoded(assembly, of_run, given, tables, of_heads, fold)
-    return predict_baselines(
+    return (
         encoded,
         {name: colors.of(table) for name, table in tables.items()},
         task_targets(given.labeled, assembly.task.classes).numpy(),
@@ -161,6 +186,11 @@ def _baselines(
         networks,
         depth,
     )
+
+
+def _predicted(jobs: Sequence[tuple[Any, ...]], processes: int) -> list[BaselinePredictions]:
+    work, columns = partial(on_one_core, predict_baselines), zip(*jobs, strict=True)
+    return list(map_over_processes(work, *columns, processes=processes, title="baselines", unit="training"))
 
 
 def _encoded(
@@ -190,29 +220,30 @@ def _encoded(
     return encoded, WHOLE if depth is None else encoder.ends[depth - 1]
 
 
-def _out_of_fold(
+def _finetuned_out_of_fold(of_run: Run, labeled: pd.DataFrame) -> Predictions:
+    """Predictions of the labeled patches by fine-tuned models and students trained without their patients."""
+    return {
+        name: _read_out_of_fold(folder / paths.PREDICTIONS, name, labeled)
+        for name, folder in of_run.folds.items()
+    }
+
+
+def _baselines_of_folds(
     assembly: Assembly,
     of_run: Run,
     given: TrainingRows,
     folds: LabelFolds,
+    finetuned: Predictions,
     colors: _Colors,
     of_heads: HeadFeatures | None,
-) -> Predictions:
-    """Predictions of the labeled patches by models and baselines trained without their patients."""
+) -> Iterator[tuple[Any, ...]]:
+    """Result of `_baselines` for each fold."""
     fold_of = folds.of(given.labeled)
-    both = {
-        name: _read_out_of_fold(folder / paths.PREDICTIONS, name, given.labeled)
-        for name, folder in of_run.folds.items()
-    }
-    of_folds: list[Predictions] = []
     for fold in range(folds.num):
         rows = given.without(folds, fold)
         tables = {"validation": rows.validation}
-        networks = {"validation": {name: values[fold_of == fold] for name, values in both.items()}}
-        baselines = _baselines(assembly, of_run, rows, tables, networks, colors, of_heads, fold)
-        of_folds.append(baselines.predictions["validation"])
-    names = of_folds[0]
-    return both | {name: in_order_of_rows(fold_of, [of_fold[name] for of_fold in of_folds]) for name in names}
+        networks = {"validation": {name: values[fold_of == fold] for name, values in finetuned.items()}}
+        yield _baselines(assembly, of_run, rows, tables, networks, colors, of_heads, fold)
 
 
 def _read_out_of_fold(path: Path, name: str, labeled: pd.DataFrame) -> np.ndarray:
@@ -272,9 +303,7 @@ def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
 
 
 def _warnings(path: Path) -> list[str]:
-    mend = "run the index stage again"
-    warnings: list[str] = read_json(path, mend, {"warnings": [str]})["warnings"]
-    return warnings
+    return list(read_json(path, "run the index stage again", {"warnings": [str]})["warnings"])
 
 
 def _draw(

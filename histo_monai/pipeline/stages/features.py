@@ -20,7 +20,7 @@ from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
 from histo_monai.models.batchnorm import has_batchnorm, patches_for_statistics
 from histo_monai.models.checkpoint import load_model, read_description
-from histo_monai.models.task_model import load_encoder
+from histo_monai.models.task_model import describe_file, load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
@@ -98,7 +98,7 @@ def run(method: str, encoder: int) -> None:
     looking = _adapted(asked, learned, rows, path, done, encoder, environment, folder)
     jobs = _jobs(slides, {ENCODER: looking})
     of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
-    work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding)
+    work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding, done / PATCHES)
     batches = [
         Batch(jobs, FeatureWork(asked.plan, asked.encoding), done),
         Batch(of_tables, work, done / PATCHES),
@@ -146,13 +146,12 @@ class Asked(NamedTuple):
 
 def _asked(params: Params, path: Path, code: str, method: str) -> Asked:
     """Params of a pretraining's encoder; warns where they replace the statistics of given weights."""
-    network, description = load_encoder(path)
-    num = patches_for_statistics(params.features.batchnorm_patches, has_weights=network.weights is not None)
-    asked = Asked(
-        _plan(params, description),
-        _encoding(params, code),
-        num if has_batchnorm(network) else 0,
-    )
+    description = describe_file(path)
+    has_weights = description["encoder"]["weights"] is not None
+    num = patches_for_statistics(params.features.batchnorm_patches, has_weights=has_weights)
+    if num and not has_batchnorm(load_encoder(path)[0]):
+        num = 0
+    asked = Asked(_plan(params, description), _encoding(params, code), num)
     if asked.batchnorm_patches and method == "pretrained":
         _LOG.warning(
             "features: %d patches replace the batch-norm statistics of the weights file, which can cost much accuracy. "

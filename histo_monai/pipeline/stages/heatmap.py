@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.label_folds import read_folds
+from histo_monai.models.task_model import describe_file
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
 from histo_monai.pipeline.environment import torchrun_rank
@@ -45,6 +46,8 @@ _LOG = logging.getLogger(__name__)
 
 TUMOR = "tumor"
 MOSAIC, NUM_IN_MOSAIC = "mosaic.png", 8
+SLIDES_PER_PROCESS = 4
+"""Loading the libraries takes a process as long as the files of so many slides."""
 
 
 def run(method: str, encoder: int, student: str, seed: int) -> None:
@@ -134,7 +137,8 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
     params, section = assembly.params, assembly.params.heatmap_section
     assert section is not None
     path = run.models[FINETUNED]
-    _, description = assembly.load(path)
+    description = describe_file(path)
+    assembly.task.check_fits(description, path)
     mpp = patches_mpp(description, path)
     settings = MapPlan(
         patch_px=params.patch_px,
@@ -181,6 +185,7 @@ def _write_maps(
     rows: list[dict[str, Any]] = slides.to_dict("records")  # type: ignore[assignment]
     work = partial(write_maps_of_slide, folder=folder, scores=folder / paths.SCORES, style=style)
     jobs = (rows, [i in shown for i in range(len(rows))])
+    processes = max(1, min(processes, len(rows) // SLIDES_PER_PROCESS))
     done = list(
         map_over_processes(work, *jobs, processes=processes, title="maps", unit="slide", start="spawn")
     )

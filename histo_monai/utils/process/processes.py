@@ -10,6 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
 from histo_monai.utils.process.cluster import cluster_address, map_over_cluster
 from histo_monai.utils.process.progress import progress
 
@@ -52,6 +54,15 @@ def map_over_processes(
         for size, result in zip(sizes, results, strict=True):
             bar.update(size)
             yield result
+
+
+def on_one_core(work: Callable[..., Result], *arguments: Any) -> Result:
+    """Result of a function that computes with one thread: libraries add up floats in the order of one core.
+
+    Matrices of hundreds of rows are computed faster so, and several processes do not take each other's cores.
+    """
+    with threadpool_limits(1):
+        return work(*arguments)
 
 
 _is_working = _is_stopped = False

@@ -19,6 +19,9 @@ from histo_monai.models.task_model import load_encoder
 from histo_monai.training.device import channels_last
 from histo_monai.transforms.plain_views import PLAIN_VIEWS
 
+LEAST_BATCH = 16
+"""Smaller batches are filled up: libraries compute them by other kernels, whose rounding differs."""
+
 
 class Dataset(NamedTuple):
     """Values of a dataset of features, Shape (n, D), and its attributes."""
@@ -94,8 +97,11 @@ class Encoding:
             Shape (n, 1 + number of views, D), float32, on the CPU; the unaugmented patch comes first. D counts all
             depths.
         """
+        num = len(patches)
+        if num < LEAST_BATCH:
+            patches = torch.cat([patches, patches.new_zeros((LEAST_BATCH - num, *patches.shape[1:]))])
         every = [patches, *(PLAIN_VIEWS[name](patches) for name in self.views)]
-        return torch.stack([encoder(view).float().cpu() for view in every], dim=1)
+        return torch.stack([encoder(view)[:num].float().cpu() for view in every], dim=1)
 
     def datasets(self, features: NDArray[np.float32], widths: Sequence[int]) -> dict[str, Dataset]:
         """Name in the file -> values and attributes; `features`, whose attributes are the writer's, comes first.
@@ -111,6 +117,13 @@ class Encoding:
             for stage, part in zip(self.earlier, earlier, strict=True):
                 datasets[dataset_of(view, stage)] = Dataset(part, about_dataset(view, stage))
         return datasets
+
+    def names(self) -> list[list[str]]:
+        """Of each view, the datasets that hold its features side by side, the deepest last."""
+        return [
+            [*(dataset_of(view, stage) for stage in self.earlier), dataset_of(view)]
+            for view in ("", *self.views)
+        ]
 
     def stored(self, path: Path, datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
         """Datasets in the precision of the file.

@@ -107,7 +107,14 @@ class FeatureWork:
         return self.encoding.load(models[ENCODER], device)
 
     def look(
-        self, job: SlideJob, networks: Encoder, *, device: torch.device, workers: int, advance: Advance
+        self,
+        job: SlideJob,
+        networks: Encoder,
+        origin: Origin,
+        *,
+        device: torch.device,
+        workers: int,
+        advance: Advance,
     ) -> tuple[PatchFeatures, str]:
         """Features of a slide, and the encoder's name."""
         found = slide_features(

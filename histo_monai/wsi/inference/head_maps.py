@@ -18,7 +18,7 @@ from histo_monai.models.settings import Depth
 from histo_monai.models.task_model import load_head
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
-from histo_monai.wsi.heatmaps.origin import Origins, slide_identity
+from histo_monai.wsi.heatmaps.origin import Origin, Origins, slide_identity
 from histo_monai.wsi.inference.heatmaps import MapFiles
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, columns_of, values_of
@@ -99,6 +99,7 @@ class HeadMapWork(MapFiles):
         self,
         job: SlideJob,
         networks: dict[str, Head],
+        origin: Origin,
         *,
         device: torch.device,
         workers: int,

@@ -97,7 +97,14 @@ class MapWork(MapFiles):
         return load_models(models, self.classes, self.settings, device)
 
     def look(
-        self, job: SlideJob, networks: PatchModels, *, device: torch.device, workers: int, advance: Advance
+        self,
+        job: SlideJob,
+        networks: PatchModels,
+        origin: Origin,
+        *,
+        device: torch.device,
+        workers: int,
+        advance: Advance,
     ) -> Heatmap:
         """Heat-map of a slide."""
         return map_slide(

@@ -42,8 +42,10 @@ class SlideWork(Hashable, Protocol):
         """Networks of a job, loaded once per process for equal models."""
         ...
 
-    def look(self, job: Any, networks: Any, *, device: torch.device, workers: int, advance: Advance) -> Any:
-        """Result of a slide; the job is of the work's own kind."""
+    def look(
+        self, job: Any, networks: Any, origin: Origin, *, device: torch.device, workers: int, advance: Advance
+    ) -> Any:
+        """Result of a slide; the job is of the work's own kind, and `origin` the result's."""
         ...
 
     def write(self, path: Path, found: Any, origin: Origin) -> None:
@@ -193,7 +195,7 @@ def _make(
 ) -> None:
     """Write the file of one slide."""
     origin = job.origin(origins)
-    found = work.look(job, networks, device=device, workers=workers, advance=advance)
+    found = work.look(job, networks, origin, device=device, workers=workers, advance=advance)
     if job.origin(origins) != origin:
         raise SlideError(job.path, "the file changed during processing. Fix: run again once it is complete")
     work.write(folder / f"{job.slide_id}{work.suffix}", found, origin)

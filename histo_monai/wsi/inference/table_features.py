@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -33,12 +33,16 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.hdf5 import open_hdf5
 from histo_monai.utils.storage import parse_json
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origin, Origins, numeric_settings
+from histo_monai.wsi.inference.earlier_rows import (
+    COORDINATES,
+    PATCH_SHA256,
+    earlier_features,
+    patch_digests,
+)
 from histo_monai.wsi.inference.encoding import Dataset, Encoding
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.patch_features import ENCODER
 from histo_monai.wsi.inference.slides import Advance
-
-_COORDINATES = "coordinates_sha256"
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class TableJob(SlideJob):
         """Origin of the features, with a digest of the patches' names and places."""
         files = source_files(self.rows)
         origin = origins.of_images(files, self.models) if self.are_images else super().origin(origins)
-        return replace(origin, settings={**origin.settings, _COORDINATES: rows_sha256(self.rows)})
+        return replace(origin, settings={**origin.settings, COORDINATES: rows_sha256(self.rows)})
 
 
 class TableFeatures(NamedTuple):
@@ -68,6 +72,7 @@ class TableFeatures(NamedTuple):
 
     Attributes:
         rows: Rows of the job.
+        digests: Result of `patch_digests`, Shape (n,).
         datasets: Name in the file -> features, float32, Shape (n, D_k), and attributes.
         corners_xy: Shape (n, 2), int64, upper left corners in level-0 pixels; 0 for images.
         level0_mpp: µm per level-0 pixel; None for images.
@@ -75,6 +80,7 @@ class TableFeatures(NamedTuple):
     """
 
     rows: pd.DataFrame
+    digests: NDArray[np.bytes_]
     datasets: Mapping[str, Dataset]
     corners_xy: NDArray[np.int64]
     level0_mpp: float | None
@@ -98,11 +104,13 @@ class TableWork:
         patch_px: Side to which patches are resized.
         batch_size: Patches per batch.
         encoding: Settings of the features.
+        earlier: Folder of earlier files, whose patches are not encoded again.
     """
 
     patch_px: int
     batch_size: int
     encoding: Encoding
+    earlier: Path
     suffix: ClassVar[str] = ".h5"
 
     def origins(self, device: torch.device) -> Origins:
@@ -115,34 +123,60 @@ class TableWork:
         return self.encoding.load(models[ENCODER], device)
 
     def look(
-        self, job: TableJob, networks: Encoder, *, device: torch.device, workers: int, advance: Advance
+        self,
+        job: TableJob,
+        networks: Encoder,
+        origin: Origin,
+        *,
+        device: torch.device,
+        workers: int,
+        advance: Advance,
     ) -> TableFeatures:
-        """Features of all patches of a job.
+        """Features of all patches of a job; those that the earlier file holds are not encoded.
 
         Raises:
             InputError: A patch cannot be read, or the encoder gives NaN.
         """
-        dataset = LabeledPatches(job.rows, patch_px=self.patch_px, max_kept_bytes=0)
-        order = EpochBatches(len(job.rows), self.batch_size, seed=None)
-        loader = patch_loader(dataset, order, workers=workers, pin=device.type == "cuda")
+        digests = patch_digests(job.rows)
         shape = (1 + len(self.encoding.views), len(job.rows), networks.num_features)
         features = np.empty(shape, np.float32)
-        with torch.inference_mode(), precision(device):
-            for patches, numbers in loader:
-                pixels = single_view(patches, self.patch_px, device)
-                features[:, numbers.numpy()] = self.encoding.features(networks, pixels).numpy().swapaxes(0, 1)
-                advance(len(numbers), len(job.rows))
+        path = self.earlier / f"{job.slide_id}{self.suffix}"
+        before, is_new = self.made_from(path), np.ones(len(job.rows), bool)
+        if before is not None:
+            is_held, held = earlier_features(path, before, origin, digests, self.encoding.names())
+            is_new = ~is_held
+            if is_held.any():
+                features[:, is_held] = held
+        new = job.rows[is_new].reset_index(drop=True)
+        places = np.flatnonzero(is_new)
+        for numbers, values in self._encoded(new, networks, device, workers):
+            features[:, places[numbers]] = values
+            advance(len(numbers), len(new))
         if not np.isfinite(features).all():
             raise InputError(f"{job.path}: features are not finite. Fix: run the encoder's stage again.")
         datasets = self.encoding.datasets(features, networks.widths)
         if job.are_images:
             corners = np.zeros((len(job.rows), 2), np.int64)
-            return TableFeatures(job.rows, datasets, corners, None, networks.name)
+            return TableFeatures(job.rows, digests, datasets, corners, None, networks.name)
         with open_slide(job.path, job.mpp) as slide:
             level0_mpp = slide.mpp
         sides = (job.rows["side_px"] * job.rows["mpp"]).to_numpy() / level0_mpp
         corners = np.rint(job.rows[["x", "y"]].to_numpy() - sides[:, None] / 2).astype(np.int64)
-        return TableFeatures(job.rows, datasets, corners, level0_mpp, networks.name)
+        return TableFeatures(job.rows, digests, datasets, corners, level0_mpp, networks.name)
+
+    def _encoded(
+        self, rows: pd.DataFrame, encoder: Encoder, device: torch.device, workers: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Numbers of the rows of each batch, and their features, Shape (1 + number of views, n, D)."""
+        if rows.empty:
+            return
+        dataset = LabeledPatches(rows, patch_px=self.patch_px, max_kept_bytes=0)
+        order = EpochBatches(len(rows), self.batch_size, seed=None)
+        loader = patch_loader(dataset, order, workers=workers, pin=device.type == "cuda")
+        with torch.inference_mode(), precision(device):
+            for patches, numbers in loader:
+                pixels = single_view(patches, self.patch_px, device)
+                yield numbers.numpy(), self.encoding.features(encoder, pixels).numpy().swapaxes(0, 1)
 
     def write(self, path: Path, found: TableFeatures, origin: Origin) -> None:
         """Write the HDF5 file of a job's patches (`data.features.store`).
@@ -156,7 +190,7 @@ class TableWork:
         provenance = Provenance(
             origin.model_sha256[ENCODER],
             origin.slide_sample_sha256,
-            str(origin.settings[_COORDINATES]),
+            str(origin.settings[COORDINATES]),
             mpp,
             self.patch_px,
             self.encoding.depth,
@@ -178,6 +212,7 @@ class TableWork:
             FEATURES: (datasets.pop(FEATURES).values, of_features),
             COORDS: (found.corners_xy, of_coords),
             PATCH_ID: (patch_names(found.rows["patch_id"].tolist()), {}),
+            PATCH_SHA256: (found.digests, {}),
             **datasets,
         }
         write_columns(path, columns)
