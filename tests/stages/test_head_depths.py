@@ -45,6 +45,7 @@ def fitted(module_folder: NewFolder) -> tuple[Path, int]:
         patch.chdir(folder)
         write_own_project()
         params_with(
+            encoder__name="resnet18",
             finetune__mode="head",
             semisupervised_methods=["supervised"],
             slide_level__semisupervised_methods=["supervised"],
