@@ -122,6 +122,7 @@ def _slide_labels() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_forests")
 @pytest.mark.parametrize("write", [_slides_and_outlines, _images, _slide_labels])
 def test_every_kind_of_labels_runs_to_the_report(
     write: Callable[[], None], new_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
