@@ -26,7 +26,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run two at a time, those of a file stay together; those of the finished pipeline too, and begin first.
+    """Where two processes run tests, one file stays on one; files that use `finished` do too, and begin first.
 
     Then files with slow tests, so that no process ends long after the other.
     """
