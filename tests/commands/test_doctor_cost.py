@@ -23,6 +23,8 @@ from histo_monai.pipeline.params import Params, load_params
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, write_own_project
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 0.01
 ENCODE = ("features", "--method", "random")
 

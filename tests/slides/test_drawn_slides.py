@@ -8,6 +8,8 @@ import pytest
 from histo_monai.slides import Box, open_slide, reader
 from tests.slides.drawn_slides import DrawnSlide, draw_slide
 
+pytestmark = pytest.mark.slow
+
 NUM_SLIDES, NUM_CHUNKS, NUM_PATCHES, SIDE_PX = 100, 4, 100, 16
 _MOST_GRAY = 3.0
 """Mean difference of a patch: JPEG, rounding, and a level's means taken once more."""

@@ -23,6 +23,8 @@ from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, with_cell, write_own_project
 
+pytestmark = pytest.mark.slow
+
 STUDENTS = ("supervised", "self_training")
 RUN = ("--method", "random", "--student", "supervised", "--seed", "0")
 MODEL = Path("data/models/random-0-0/finetuned/model.safetensors")

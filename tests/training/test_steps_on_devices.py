@@ -31,6 +31,8 @@ from histo_monai.utils.randomness import Step
 from tests.conftest import ROOT
 from tests.devices import ComputeIn
 
+pytestmark = pytest.mark.slow
+
 SIDE, CPU = 32, torch.device("cpu")
 STUDENT_SIDE = 40  # a ResNet's last stage has 2 x 2 px: with one pixel, bfloat16 is further off
 PARAMS = load_params(ROOT / "params.yaml")
