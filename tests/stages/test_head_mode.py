@@ -54,6 +54,7 @@ def fitted(module_folder: NewFolder) -> tuple[Path, list[int]]:
         patch.chdir(folder)
         write_own_project()
         params_with(
+            encoder__name="resnet18",  # timm's widths take a forward pass, which is counted here
             finetune__mode="head",
             semisupervised_methods=list(STUDENTS),
             slide_level__semisupervised_methods=list(STUDENTS),
