@@ -26,18 +26,16 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run two at a time, those of a file stay together; those of the one pipeline too, and begin first.
+    """Where two processes run tests, one file stays on one; files that use `finished` do too, and begin first.
 
     Then files with slow tests, so that no process ends long after the other.
     """
-    slow = {_group(item) for item in items if item.get_closest_marker("slow")}
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    finished = {item.path for item in items if "finished" in getattr(item, "fixturenames", ())}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=lambda item: (_group(item) != "pipeline", _group(item) not in slow))
-
-
-def _group(item: pytest.Item) -> str:
-    return "pipeline" if "pipeline" in item.path.parts else str(item.path)
+        group = "pipeline" if item.path in finished else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (item.path not in finished, item.path not in slow))
 
 
 @pytest.fixture(scope="session")

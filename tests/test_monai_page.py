@@ -37,12 +37,11 @@ def slides(real_slides: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-@pytest.mark.learns
 def test_the_page_pretrains_an_encoder_of_monais_parts_and_ours(root: Path, slides: Path) -> None:
     code, names = blocks(root, "python"), dict[str, Any]()
     assert len(code) == 6
-    for block in code:  # three epochs of 13 steps are too few to be sure that more than chance is learned
-        exec(block.replace("EPOCHS = 3 ", "EPOCHS = 8 "), names)
+    for block in code:  # that RSP learns on real slides is tested in test_real_slides.py
+        exec(block, names)
 
     with open_slide(slides / "a.tif") as slide:
         center = 1400.0 + 224, 900.0 + 224  # level 1 is half of level 0
@@ -61,9 +60,11 @@ def test_the_page_pretrains_an_encoder_of_monais_parts_and_ours(root: Path, slid
     assert torch.equal((triple * 255).round().to(torch.uint8), torch.from_numpy(expected))
 
     rows = names["curves"].rows
-    assert [row["epoch"] for row in rows] == [*range(1, 9)]
-    assert max(row["validation_accuracy"] for row in rows) > 0.19  # chance is 0.167; after 104 steps
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
     trunk = names["rsp"].network.encoder.state_dict()
+    norms = [value for name, value in trunk.items() if name.endswith("weight") and value.ndim == 1]
+    assert norms
+    assert all((norm != 1).any() for norm in norms)  # it trains: they are ones at first
     assert all(torch.equal(value, trunk[name]) for name, value in names["encoder"].state_dict().items())
     assert names["about"]["mpps"] == [0.5, 1.0, 2.0]
     saved = Path("encoder.safetensors")

@@ -71,7 +71,11 @@ def test_a_fine_tuned_network_reads_no_label_outside_the_budget(
     labels = (truth[0] + 1) % 3
     labels[labeled] = truth[0][labeled]
     poisoned = archive(tmp_path / "poisoned", labels, truth[1])
-    changes = ("finetune.recipe.epochs=1", "finetune.recipe.steps_per_epoch=2")
+    changes = (
+        "finetune.recipe.epochs=1",
+        "finetune.recipe.steps_per_epoch=2",
+        "cross_validation.num_folds=2",
+    )
     predictions = []
     for place in (real, poisoned):
         encoder = encoders.write_encoder("random", tmp_path / "encoders")

@@ -23,6 +23,8 @@ from histo_monai.pipeline.params import Params, load_params
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, write_own_project
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 0.01
 ENCODE = ("features", "--method", "random")
 
@@ -46,7 +48,7 @@ def indexed(module_folder: NewFolder) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_own_project()
-        params_with(labels__own__unlabeled=60, features__batchnorm_patches=0)()
+        params_with(encoder__name="resnet18", labels__own__unlabeled=60, features__batchnorm_patches=0)()
         for call in STAGES[:2]:
             assert main(call) == 0
     return folder

@@ -31,6 +31,8 @@ from histo_monai.wsi.inference import heatmaps as heatmap_module
 from tests.folders import NewFolder
 from tests.slides.drawn_scn import Drawing
 
+pytestmark = pytest.mark.slow
+
 PATCH_PX, MPP = 32, 0.5
 SUFFIXES = ("csv", "geojson", "json", "png", "tif")
 

@@ -29,6 +29,8 @@ from tests.folders import NewFolder
 from tests.papers_way import in_the_papers_way
 from tests.slides.drawn_scn import write_scn
 
+pytestmark = pytest.mark.slow
+
 PATCH_PX, MPP, SIDE = 32, 0.5, 512
 SLIDES = {
     "a": "train",

@@ -15,7 +15,7 @@ from histo_monai.finetuning.linear_start import probe_head
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.prediction import predict, take_statistics
-from tests.waves import WaveTask
+from tests.waves import SIDE, WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
 
@@ -27,7 +27,7 @@ def test_the_probed_model_answers_as_scikit_learn_does_on_its_features(
 ) -> None:
     task = wave_task(16, scores)
     torch.manual_seed(0)
-    model = TaskModel(build_encoder(), head, task.num_outputs)
+    model = TaskModel(build_encoder("test_resnet", SIDE), head, task.num_outputs)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     rows = split_rows(task.patches, "train")
     labeled = task.in_order(rows, 16)

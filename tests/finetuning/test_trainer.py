@@ -17,14 +17,14 @@ from histo_monai.training.handlers import TrainingDivergedError
 from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.training.resume import ResumePoint
 from histo_monai.training.schedule import Schedule
-from tests.waves import WaveTask
+from tests.waves import SIDE, WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
 
 
-def _model(task: WaveTask) -> TaskModel:
+def _model(task: WaveTask, encoder: str = "test_resnet") -> TaskModel:
     torch.manual_seed(0)
-    return TaskModel(build_encoder(), "pair", task.num_outputs)
+    return TaskModel(build_encoder(encoder, SIDE), "pair", task.num_outputs)
 
 
 def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResult:
@@ -48,7 +48,7 @@ def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResul
 @pytest.mark.parametrize("scores", [False, True])
 def test_finetuning_learns_what_can_be_seen(wave_task: TaskBuilder, scores: bool) -> None:
     task = wave_task(48, scores)
-    model = _model(task)
+    model = _model(task, "resnet18")
     _finetune(model, task, epochs=12, optimizer="adam", lr=1e-3)
     test = task.in_order(split_rows(task.patches, "test"), 16)
     predictions = predict(model, task, test.loader)

@@ -77,6 +77,8 @@ def make_project(folder: Path, *, quick: bool) -> None:
     for stage in ("finetune", "consistency"):
         params[stage]["paper"] |= {"epochs": 2, "batch_size": 4, "milestones": []}
     params["cross_validation"]["num_folds"] = 2
+    if quick:
+        params["encoder"]["name"] = "test_resnet"
     own = folder / "data/raw/own"
     own.mkdir(parents=True)
     (folder / "params.yaml").write_text(yaml.safe_dump(params))

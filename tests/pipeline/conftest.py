@@ -56,7 +56,7 @@ def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         "s3fs",
     ]
     with (
-        warm("python", "histo_monai", stages, folder, ["-m", "histo_monai"]),
+        warm("python", "histo_monai", [*stages, "tests.pipeline.forests"], folder, ["-m", "histo_monai"]),
         warm("dvc", "dvc", dvc, folder),
     ):
         yield folder
@@ -102,13 +102,13 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     stages.write_text(
         stages.read_text().replace("data/models/rsp_moco-0", "data/models/rsp-0")
     )  # of its artifacts
-    params["phantom"] |= {"num_slides": 12, "num_test_slides": 4, "num_patches": 180, "slide_side_px": 768}
+    params["phantom"] |= {"num_slides": 12, "num_test_slides": 4, "num_patches": 90, "slide_side_px": 768}
     params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
     counts = {"num_tumor": 16, "num_normal": 16}
     params["cross_validation"]["num_folds"] = 2
     params["heatmap"]["seen"] = True
     params["mil"] |= {"num_folds": 2, "epochs": 2}
-    params["aggregate"] |= {"num_folds": 2, "num_permutations": 3}
+    params["aggregate"] |= {"C": [1.0], "gamma": [0.01], "num_folds": 2, "num_permutations": 3}
     params["compare"]["num_replicates"] = 200
     params["labels"]["camelyon16"] |= dict.fromkeys(("train", "separate_validation", "test"), counts) | {
         "unlabeled": 24

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from collections.abc import Callable
@@ -38,7 +37,6 @@ SMALL = (
     *(f"aggregate.{name}" for name in ("C", "gamma", "num_folds", "num_permutations")),
 )
 CLASSES = ("tumor", "normal")
-SPLITS = ("train", "train", "train", "validation", "test", "test")
 MODEL = Path("data/models/pretrained-0-0/finetuned/model.safetensors")
 
 
@@ -83,27 +81,6 @@ def test_a_clone_pulls_the_weights(new_project: Path, shell: Shell, tmp_path: Pa
     assert shell("git status --porcelain", clone) == ""
 
 
-def _slides_and_outlines() -> None:
-    rows = ["slide_id,path,patient_id,split"]
-    for i in range(6):
-        write_slide(OWN / f"s{i}.tif", seed=i)
-        rows.append(f"s{i},s{i}.tif,P{i},{SPLITS[i]}")
-        features = [_square(label, 100 + 130 * place) for place, label in enumerate(CLASSES)]
-        write_text(
-            OWN / f"annotations/s{i}.geojson", json.dumps({"type": "FeatureCollection", "features": features})
-        )
-    write_text(OWN / "slides.csv", "\n".join(rows) + "\n")
-
-
-def _square(label: str, corner: int) -> dict[str, object]:
-    ring = [(corner + dx, corner + dy) for dx, dy in ((0, 0), (96, 0), (96, 96), (0, 96), (0, 0))]
-    return {
-        "type": "Feature",
-        "geometry": {"type": "Polygon", "coordinates": [ring]},
-        "properties": {"objectType": "annotation", "classification": {"name": label}},
-    }
-
-
 def _images() -> None:
     rows = ["path,label,patient_id,split"]
     for i in range(24):
@@ -122,10 +99,12 @@ def _slide_labels() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write", [_slides_and_outlines, _images, _slide_labels])
-def test_every_kind_of_labels_runs_to_the_report(
+@pytest.mark.usefixtures("small_forests")
+@pytest.mark.parametrize("write", [_images, _slide_labels])
+def test_labels_of_images_and_of_slides_run_to_the_report(
     write: Callable[[], None], new_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Outlines of slides: test_own_example.py."""
     project = tmp_path / "project"
     shutil.copytree(new_project, project, ignore=shutil.ignore_patterns(".git", "docs"))
     monkeypatch.chdir(project)
@@ -134,8 +113,6 @@ def test_every_kind_of_labels_runs_to_the_report(
     write()
     tree = yaml.safe_load(Path("params.yaml").read_text())
     changes = {name: PARAMS[name] for name in SMALL} | {"encoder.side": 32, "heatmap.own.stride_um": 64.0}
-    if write is _slides_and_outlines:
-        changes["labels.own.unlabeled"] = 8
     for name, value in changes.items():
         set_dotted(tree, name, value)
     Path("params.yaml").write_text(yaml.safe_dump(tree))
@@ -151,9 +128,8 @@ def test_every_kind_of_labels_runs_to_the_report(
         *("class_means", "logistic", "neighbors", "discriminant")
     }
     assert "Apache-2.0" in page
-    assert Path("data/heatmaps/pretrained-0-supervised-0/scores/s5.csv").exists() == (write is not _images)
-    if write is _images:
-        _train_networks()
+    assert pd.read_csv("data/heatmaps/pretrained-0-supervised-0/slides.csv").empty
+    _train_networks()
 
 
 def _train_networks() -> None:

@@ -67,6 +67,7 @@ def _outlines(path: Path, mpp: float | None) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_forests")
 def test_the_example_runs_from_an_empty_folder_to_maps_of_both_classes(
     root: Path, real_slides: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

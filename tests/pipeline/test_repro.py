@@ -26,6 +26,8 @@ from histo_monai.wsi.heatmaps.tiff_map import read_map
 from tests.pipeline.names import run_of
 
 Shell = Callable[..., str]
+STAGE_WEIGHTS = {1: 157_504, 2: 683_072}
+"""Of the first stages of a ResNet-18."""
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +84,8 @@ def test_repro_makes_models_and_metrics_and_then_has_nothing_to_do(
         )
         for model in Run(method, 0, 0, "spatial_neighbors").models.values():
             description = json.loads((clone / model).with_suffix(".json").read_text())
-            assert description["encoder"]["stages"] == 1  # as few labels as these ask for no more
-            assert 0.5e6 < (clone / model).stat().st_size < 1e6  # 157,504 weights of the stage, and a head
+            num_bytes = 4 * STAGE_WEIGHTS[description["encoder"]["stages"]]  # as few labels ask for no more
+            assert num_bytes < (clone / model).stat().st_size < num_bytes + 400_000  # and a head
         metrics = json.loads(
             (clone / f"data/evaluation/{method}-0-spatial_neighbors-0/metrics.json").read_text()
         )
@@ -259,22 +261,22 @@ def test_metrics_and_plots_are_shown(clone: Path, shell: Shell) -> None:
 
 @pytest.mark.slow
 def test_another_dataset_is_one_setting_and_shares_the_pretraining(clone: Path, shell: Shell) -> None:
-    output = shell("dvc exp run -S dataset=kather -S 'pretraining_methods=[rsp]'", clone)
-    assert _ran(output) == {name for name in EVERY if "random" not in name} | {"phantom", "index", "check"}
+    to_the_maps = ("features", "finetune", "consistency", "evaluate", "heatmap")
+    runs = {run_of(stage, "rsp") for stage in to_the_maps}
+    targets = " ".join(sorted(runs))
+    output = shell(f"dvc exp run -S dataset=kather -S 'pretraining_methods=[rsp]' {targets}", clone)
+    assert _ran(output) == runs | {"phantom", "index", "check"}
     summary = json.loads((clone / "data/evaluation/rsp-0-spatial_neighbors-0/summary.json").read_text())
     assert 0.0 <= summary["test_accuracy"]["student"] <= 1.0
     warnings = json.loads((clone / "data/evaluation/rsp-0-spatial_neighbors-0/metrics.json").read_text())[
         "warnings"
     ]
     assert "no patient ids" in warnings[0]
-    # Kather has patches only: nothing is mapped, and nothing diagnosed.
+    # Kather has patches only: nothing is mapped. What follows: tests/stages/test_pictures_alone.py.
     assert json.loads((clone / "data/heatmaps/rsp-0-spatial_neighbors-0/summary.json").read_text()) == {
         "slides": 0,
         "cells": 0,
     }
-    output = json.loads((clone / "data/diagnosis/rsp-0-spatial_neighbors-0/metrics.json").read_text())
-    assert output["warnings"][0].startswith("no diagnosis of slides")
-    assert "test_slide_auc" not in json.loads((clone / "data/comparison/summary.json").read_text())
 
 
 @pytest.mark.slow

@@ -82,6 +82,7 @@ def _write_digests(folder: Path) -> None:
 def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
     """Adds a line to files of code, and gives the stages that DVC would run again for it."""
     monkeypatch.chdir(clone)
+    digests = {path: path.read_bytes() for path in (clone / "data/code").rglob("*.json")}
 
     def change(*patterns: str) -> set[str]:
         files = {
@@ -95,7 +96,8 @@ def changed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[s
             status = repo.status()
         for path, text in files.items():
             path.write_bytes(text)
-        _write_digests(clone)
+        for path, text in digests.items():
+            path.write_bytes(text)
         assert "code" in status
         return set(status) - {"code"}
 
@@ -118,11 +120,10 @@ def test_a_change_in_the_reports_reaches_only_what_draws_results(changed: Callab
     }
 
 
-@pytest.mark.parametrize("method", METHODS)
 def test_a_change_in_a_method_reaches_the_pretraining_of_that_method_alone(
-    method: str, changed: Callable[..., set[str]]
+    changed: Callable[..., set[str]],
 ) -> None:
-    assert changed(f"pretraining/{method}.py") == {f"pretrain@{method}-0"}
+    assert changed("pretraining/moco.py") == {"pretrain@moco-0"}
 
 
 def test_a_change_in_what_every_pretraining_runs_reaches_no_other_stage(
@@ -142,18 +143,15 @@ def test_a_change_in_a_command_reaches_nothing(changed: Callable[..., set[str]])
     assert changed("pipeline/commands/*.py", "pipeline/doctor/*.py", "__init__.py") == set()
 
 
-@pytest.mark.parametrize("dataset", ["breastpathq", "kather", "own"])
-def test_a_change_in_the_reader_of_another_dataset_reaches_nothing(
-    dataset: str, changed: Callable[..., set[str]]
-) -> None:
-    assert changed(f"data/readers/{dataset}/*.py") == set()
+def test_a_change_in_the_readers_of_other_datasets_reaches_nothing(changed: Callable[..., set[str]]) -> None:
+    others = (f"data/readers/{dataset}/*.py" for dataset in ("breastpathq", "kather", "own"))
+    assert changed(*others) == set()
 
 
 def test_a_change_in_the_reader_of_the_dataset_in_use_reaches_the_index(
     changed: Callable[..., set[str]],
 ) -> None:
     assert changed("data/readers/camelyon16/reader.py") == {"index"}
-    assert changed("data/readers/camelyon16/release.py") == {"index"}
 
 
 def test_a_change_in_what_loads_batches_reaches_no_index(changed: Callable[..., set[str]]) -> None:

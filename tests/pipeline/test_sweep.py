@@ -34,10 +34,10 @@ def swept(finished: Any, shell: Shell, module_folder: NewFolder) -> Path:
     shell(f"{patches_only} -S alpha=0.5 -S mu=1,2 {EVALUATE}", folder)
     shell(f"{patches_only} -S alpha=0.001 --name too-few {EVALUATE}", folder)
     shell("dvc queue start", folder)
-    for _ in range(300):
+    for _ in range(75):
         if not re.search("Running|Queued", shell("dvc queue status", folder)):
             return folder
-        time.sleep(1)
+        time.sleep(4)
     pytest.fail(shell("dvc queue status", folder))
 
 

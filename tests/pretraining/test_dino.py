@@ -277,23 +277,23 @@ def test_a_resolution_is_needed_and_only_the_finest_is_read() -> None:
 
 @pytest.mark.slow
 @pytest.mark.learns
-@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_targets_that_one_view_predicts_of_another_without_collapse(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On textures that it never trained on; a constant output has a loss of at least the entropy, and no information.
 
     Seeds 0 to 2 had losses of 0.40 to 0.44 below the entropy, entropies of 3.49 to 3.76, information of 0.56 to 0.66.
+    Seed 0 is trained here.
     """
     monkeypatch.setattr(dino_module, "HIDDEN", 256)
     changes = {"batch_size": 16, "num_prototypes": 64, "num_local": 0}
-    dino = _dino(seed=seed, epochs=12, teacher_momentum=0.98, center_momentum=0.9, **changes)
+    dino = _dino(epochs=12, teacher_momentum=0.98, center_momentum=0.9, **changes)
     training, validation = _batches(Textures(192, 1), 16, seed=0), _batches(Textures(64, 2), 64, seed=None)
     rates = replace(SETTINGS, **changes)
     before, *_, after = [
         {name.removeprefix("validation_"): value for name, value in row.items()}
         for row in pretrain(
-            dino, training, validation, seed=seed, device=CPU, records=Records(), rates=rates
+            dino, training, validation, seed=0, device=CPU, records=Records(), rates=rates
         ).curves
     ]
     assert after["loss"] < after["entropy"] - 0.2

@@ -48,7 +48,9 @@ class Stripes(Dataset[Any]):
         return self.patches[rows], torch.tensor(rows)
 
 
-def _rsp(kind: type[RSP] = RSP, augmentation_prob: float = 0.0, **changes: Any) -> RSP:
+def _rsp(
+    kind: type[RSP] = RSP, augmentation_prob: float = 0.0, encoder: str = "test_resnet", **changes: Any
+) -> RSP:
     torch.manual_seed(0)
     settings = RSPSettings(
         epochs=2,
@@ -61,7 +63,7 @@ def _rsp(kind: type[RSP] = RSP, augmentation_prob: float = 0.0, **changes: Any) 
         lookahead=LookaheadSettings(steps=5, slow_step=0.5),
     )
     return kind(
-        start=EncoderStart(),
+        start=EncoderStart(encoder),
         patch_px=SIDE,
         mpps=(1.0, 2.0, 4.0),
         augmentation_prob=augmentation_prob,
@@ -117,7 +119,7 @@ def _same(first: RSP, second: RSP) -> bool:
 @pytest.mark.slow
 @pytest.mark.learns
 def test_it_learns_the_order_of_scales_that_are_plain_to_see() -> None:
-    rsp = _rsp(epochs=8, batch_size=10)
+    rsp = _rsp(encoder="resnet18", epochs=8, batch_size=10)
     result = _pretrain(rsp)
     assert result.validation["accuracy"] > 0.6
     assert result.curves[0]["validation_loss"] > result.validation["loss"]
@@ -134,7 +136,7 @@ def test_the_weights_kept_are_those_of_the_lowest_validation_loss(tmp_path: Path
 def test_no_epoch_keeps_the_initialization() -> None:
     torch.manual_seed(0)
     random = Random(
-        start=EncoderStart(),
+        start=EncoderStart("test_resnet"),
         patch_px=SIDE,
         mpps=(1.0, 2.0, 4.0),
         augmentation_prob=0.5,

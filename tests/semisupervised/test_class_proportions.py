@@ -20,14 +20,14 @@ from histo_monai.semisupervised.teaching.class_proportions import (
 from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.training.schedule import Schedule
 from tests.students import statistics_of, taught
-from tests.waves import WaveTask
+from tests.waves import SIDE, WaveTask
 
 TaskBuilder = Callable[..., WaveTask]
 
 
 def _model(task: WaveTask, head: str = "linear") -> TaskModel:
     torch.manual_seed(0)
-    return TaskModel(build_encoder(), head, task.num_outputs)
+    return TaskModel(build_encoder("test_resnet", SIDE), head, task.num_outputs)
 
 
 def test_of_two_patches_and_two_classes_the_change_is_known() -> None:

@@ -1,4 +1,4 @@
-"""200 slides drawn at random: size, µm/px, power and patches of each are what was drawn, or the file is refused."""
+"""100 slides drawn at random: size, µm/px, power and patches of each are what was drawn, or the file is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from histo_monai.slides import Box, open_slide, reader
 from tests.slides.drawn_slides import DrawnSlide, draw_slide
 
-NUM_SLIDES, NUM_CHUNKS, NUM_PATCHES, SIDE_PX = 200, 8, 100, 16
+pytestmark = pytest.mark.slow
+
+NUM_SLIDES, NUM_CHUNKS, NUM_PATCHES, SIDE_PX = 100, 4, 100, 16
 _MOST_GRAY = 3.0
 """Mean difference of a patch: JPEG, rounding, and a level's means taken once more."""
 

@@ -19,6 +19,8 @@ from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.paths import Run
 from tests.papers_way import in_the_papers_way
 
+pytestmark = pytest.mark.slow
+
 CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student")
 ARMS = ("color_mean", "color", "encoder_linear", "encoder_knn", "stacked")

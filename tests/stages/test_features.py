@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -221,6 +222,7 @@ def _killed_after_one_file() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
 def test_baselines_encode_no_patch_that_has_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    _with_a_resnet()
     for call in STAGES[2:4]:
         assert main(call) == 0
     num_of_networks, predicted = _evaluated(monkeypatch)
@@ -232,6 +234,13 @@ def test_baselines_encode_no_patch_that_has_features(monkeypatch: pytest.MonkeyP
         columns = [column for column in predicted if column.startswith(name)]
         assert columns
         np.testing.assert_allclose(predicted[columns], encoded[columns], atol=5e-3)
+
+
+def _with_a_resnet(**changes: Any) -> None:
+    """Features of an encoder that has stages."""
+    params_with(encoder__name="resnet18", **changes)()
+    for call in (STAGES[1], CALL):
+        assert main(call) == 0
 
 
 @pytest.mark.usefixtures("project")
@@ -285,8 +294,7 @@ def test_float16_is_the_rounded_float32_and_the_record_counts_patches() -> None:
 
 @pytest.mark.usefixtures("project")
 def test_depth_ends_the_encoder_after_a_stage() -> None:
-    params_with(features__depth=1)()
-    assert main(CALL) == 0
+    _with_a_resnet(features__depth=1)
     path = next((FOLDER / "patches").rglob("*.h5"))
     content = read_features(path)
     assert (

@@ -36,6 +36,7 @@ def project(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         "semisupervised_methods": ["paper"],
         "num_encoders": 1,
     }
+    params["encoder"]["name"] = "test_resnet"
     params["phantom"] |= {"num_slides": 2, "num_patches": 40, "slide_side_px": 512}
     params["corpora"]["breastpathq"] |= {"num_train": 8, "num_validation": 4}
     for stage in ("finetune", "consistency"):

@@ -22,6 +22,8 @@ from histo_monai.wsi.inference.stream import SlidePatches
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, write_own_project
 
+pytestmark = pytest.mark.slow
+
 ENCODE = ("features", "--method", "random")
 FINETUNE = ("finetune", "--method", "random", "--seed", "0")
 RUN = ("--method", "random", "--student", "supervised", "--seed", "0")
@@ -45,6 +47,7 @@ def fitted(module_folder: NewFolder) -> tuple[Path, int]:
         patch.chdir(folder)
         write_own_project()
         params_with(
+            encoder__name="resnet18",
             finetune__mode="head",
             semisupervised_methods=["supervised"],
             slide_level__semisupervised_methods=["supervised"],

@@ -23,6 +23,8 @@ from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, with_cell, write_own_project
 
+pytestmark = pytest.mark.slow
+
 STUDENTS = ("supervised", "self_training")
 RUN = ("--method", "random", "--student", "supervised", "--seed", "0")
 MODEL = Path("data/models/random-0-0/finetuned/model.safetensors")
@@ -52,6 +54,7 @@ def fitted(module_folder: NewFolder) -> tuple[Path, list[int]]:
         patch.chdir(folder)
         write_own_project()
         params_with(
+            encoder__name="resnet18",  # timm's widths take a forward pass, which is counted here
             finetune__mode="head",
             semisupervised_methods=list(STUDENTS),
             slide_level__semisupervised_methods=list(STUDENTS),

@@ -36,6 +36,9 @@ def test_every_stage_ends() -> None:
     assert len(pd.read_csv("data/evaluation/random-0-paper-0/predictions.csv").query("split == 'test'")) == 8
     assert "## Test: 2 patients" in Path("data/comparison/report.md").read_text()
     assert json.loads(Path("data/models/random-0/metrics.json").read_text())["num_validation"] == 0
+    diagnosis = json.loads(Path("data/diagnosis/random-0-paper-0/metrics.json").read_text())
+    assert diagnosis["warnings"][0].startswith("no diagnosis of slides")
+    assert "test_slide_auc" not in json.loads(Path("data/comparison/summary.json").read_text())
     assert main(("verify",)) == 0
 
 

@@ -25,6 +25,8 @@ from histo_monai.utils.randomness import Step
 from tests.devices import ComputeIn
 from tests.training.test_steps_on_devices import SIDE, TRAINED, build_pretext, build_student
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 GPU = torch.device("cuda")  # where encoders are asked for as graphs; the tests that say so need none
 

@@ -26,7 +26,7 @@ from histo_monai.training.schedule import Schedule
 from histo_monai.utils.errors import InputError
 from tests.ranks import in_two_ranks
 from tests.training.test_steps_on_devices import CPU, PARAMS, student_step
-from tests.waves import Waves, WaveTask, wave_table
+from tests.waves import SIDE, Waves, WaveTask, wave_table
 
 ALL_WAYS = ("paper", "adamatch", "mean_teacher", "mixed_teacher", "mixmatch", "rankup")
 """One of each way in which a method calls its networks; the other students call theirs as adamatch does."""
@@ -61,7 +61,7 @@ def test_a_batch_that_does_not_divide_is_refused() -> None:
 
 def _steps(device: torch.device, folder: str) -> None:
     torch.set_num_threads(1)
-    found = {name: student_step(name, CPU, torch.float64, side=32) for name in ALL_WAYS}
+    found = {name: student_step(name, CPU, torch.float64, "test_resnet") for name in ALL_WAYS}
     torch.save(found, f"{folder}/steps-{idist.get_rank()}.pt")
 
 
@@ -71,7 +71,7 @@ def test_a_step_of_a_student_has_loss_and_gradients_of_one_process(tmp_path: Pat
     in_two_ranks(_steps, str(tmp_path))
     of_ranks = [torch.load(tmp_path / f"steps-{rank}.pt") for rank in range(2)]
     for name in ALL_WAYS:
-        loss, gradients = student_step(name, CPU, torch.float64, side=32)
+        loss, gradients = student_step(name, CPU, torch.float64, "test_resnet")
         assert float(gradients.norm()) > 0
         for found in of_ranks:
             assert found[name][0] == pytest.approx(loss, rel=1e-9), name
@@ -89,7 +89,7 @@ def _trainings() -> dict[str, Any]:
     train, validation = (split_rows(task.patches, split) for split in ("train", "validation"))
     shared = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
     torch.manual_seed(0)
-    model = TaskModel(build_encoder(), "pair", task.num_outputs).double()
+    model = TaskModel(build_encoder("test_resnet", SIDE), "pair", task.num_outputs).double()
     statistics = for_statistics(task.reading, train, 9, 5, seed=0)
     measured = task.reading.in_order(validation, len(validation) - 1, **shared)
     finetuned = finetune(

@@ -12,6 +12,8 @@ from histo_monai.transforms.operations.brightness_contrast import BrightnessCont
 from histo_monai.transforms.operations.noise import pool_length
 from histo_monai.transforms.views import PretrainAugmentation
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("triton", reason="comes with torch on Linux alone")
 
 HUNDREDTH_OF_A_LEVEL = 0.01 / 255

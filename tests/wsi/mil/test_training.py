@@ -21,6 +21,8 @@ from histo_monai.wsi.mil.bags import Bags
 from histo_monai.wsi.mil.settings import MilSettings
 from histo_monai.wsi.mil.training import CrossFitted, Kept, Slides, cross_fit, teach
 
+pytestmark = pytest.mark.slow
+
 NUM_SLIDES, NUM_FEATURES, NUM_TESTED = 40, 12, 10
 SETTINGS = MilSettings(
     num_folds=3, epochs=20, lr=3e-3, weight_decay=1e-2, hidden=8, dropout=0.1, patches_per_step=30
