@@ -36,6 +36,7 @@ COMMANDS = {
     "export": "export a model as MONAI bundle or ONNX, or its backbone for torchvision and timm",
     "import": "convert a MONAI bundle or a state dict into a model file for all commands",
     "suggest": "write the regions to label next, as GeoJSON",
+    "label": "write a page to label suggested regions on, or read the labels that were saved there",
     "convert": "convert ASAP outlines (.xml) to QuPath outlines (.geojson), and back",
     "curves": "plot metrics of all experiments against labels, mu and n_aug, and the labels saved",
     "verify": "check models, metrics and maps against their recorded digests and inputs, offline",
@@ -49,6 +50,7 @@ _EXAMPLES = {
     "encoders": "uni2-h",
     "import": "tumor_student --output imported",
     "suggest": "--num 24",
+    "label": "--classes tumor normal",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
     "verify": "data/",
@@ -137,6 +139,7 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     suggest.add_argument("--num", type=int, default=20, help="number of regions")
     suggest.add_argument("--side-um", type=float, help="side of a region, µm; default: side of a patch")
     _output(suggest, help="output folder; default: data/suggestions/<method>-<encoder>-<student>-<seed>")
+    _add_options_of_labels(commands["label"])
     _file(convert, "source", help="annotation file, .xml or .geojson")
     _file(convert, "target", help="new file, .geojson or .xml")
     _file(
@@ -220,6 +223,25 @@ def _add_options_of_projects_and_models(commands: Mapping[str, argparse.Argument
     _file(back, "source", help="MONAI bundle, or state dict (.pt, .safetensors, ...)")
     _output(back, required=True, help="output folder")
     _file(back, "--like", metavar="MODEL", help="model file with a matching architecture, for a state dict")
+
+
+def _add_options_of_labels(label: argparse.ArgumentParser) -> None:
+    """Add the options of the labeling page."""
+    label.add_argument(
+        "folder", nargs="?", metavar="FOLDER", help="folder of suggestions; default: data/suggestions/first"
+    ).complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    label.add_argument(
+        "--classes",
+        nargs="+",
+        default=[],
+        metavar="CLASS",
+        help="classes to begin with; the page adds others",
+    )
+    _file(label, "--output", metavar="PAGE", help="the page, .html; default: beside the folder")
+    _file(
+        label, "--read", nargs="+", default=[], metavar="CSV", help="add the labels of these files to a table"
+    )
+    _file(label, "--into", metavar="CSV", help="that table; default: data/raw/own/patches.csv")
 
 
 def _output(command: argparse.ArgumentParser, **settings: Any) -> None:

@@ -49,6 +49,10 @@ RUN_ELSEWHERE = {
     r"tensorboard --logdir data/tensorboard": (
         f"{_SWEEP}::test_tensorboard_compares_queued_experiments_in_the_project_that_queued_them"
     ),
+    rf"{_PROGRAM} suggest --first .*": (
+        "tests/stages/test_suggest_first.py::test_squares_that_are_labeled_come_into_the_index_and_are_not_suggested_again"
+    ),
+    rf"{_PROGRAM} label .*": "tests/commands/test_label.py::test_by_keyboard_alone_all_are_labeled_saved_and_read",
     rf"{_PROGRAM} curves.*": f"{_SWEEP}::test_curves_collects_what_ended_well",
     r"dvc queue (start|status)": f"{_SWEEP}::test_one_that_fails_is_named_with_its_reason_and_leaves_the_others",
     r"python -m monai\.bundle run .*": (
@@ -77,14 +81,14 @@ RUN_ELSEWHERE = {
     ),
     rf"{_PROGRAM} dvc (repro|exp run).*": "tests/commands/test_dvc.py::test_dvc_runs_stages_and_passes_on_its_status",
     rf"{_PROGRAM} report --serve": "tests/pipeline/test_report.py::test_the_page_is_served_to_this_machine_alone",
-    rf"dvc repro( check| features)?|{_PROGRAM} ({_STAGES})( --method .*)?": (
+    rf"dvc repro( check| features| pretrain)?|{_PROGRAM} ({_STAGES})( --method .*)?": (
         f"{_REPRO}::test_repro_makes_models_and_metrics_and_then_has_nothing_to_do"
     ),
 }
 """Commands by pattern, whole, and the test that runs them, or the same with other values."""
 
 RUN_HERE = (
-    rf"{_PROGRAM} (doctor|encoders.*|verify data/|map .*|features .*|suggest .*|export .*|convert .*)",
+    rf"{_PROGRAM} (doctor|encoders.*|verify data/|map .*|features .*|suggest (?!--first).*|export .*|convert .*)",
     rf"{_PROGRAM} (init .*|import tumor_student .*)",
     r"dvc (metrics show .*|exp show)",
     r"dvc (push|fetch) --run-cache|dvc repro --pull",

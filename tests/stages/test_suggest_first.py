@@ -50,6 +50,30 @@ def test_squares_of_slides_without_a_label_are_apart_and_on_the_slide() -> None:
 
 
 @pytest.mark.usefixtures("project")
+def test_squares_that_are_labeled_come_into_the_index_and_are_not_suggested_again() -> None:
+    (OWN / "patches.csv").unlink()
+    _pretrained()
+    assert main(("suggest", "--first", "--num", "8")) == 0
+    assert main(("label", "--classes", "tumor", "normal")) == 0
+    assert "data:image/jpeg" in Path("data/suggestions/first.html").read_text()
+    first = pd.read_csv(FIRST / "suggestions.csv")
+    labels = first[["slide_id", "y", "x", "mpp"]].assign(
+        side_px=32, label=["tumor", "normal"] * 4, answer="label", labeled_by="Ada", labeled_at="2026-11-27"
+    )
+    labels.to_csv("labels.csv", index=False)
+    assert main(("label", "--read", "labels.csv")) == 0
+    assert main(STAGES[0]) == 0
+    patches = pd.read_csv("data/index/patches.csv")
+    assert sorted(zip(patches["slide_id"], patches["y"], patches["label"], strict=True)) == sorted(
+        zip(labels["slide_id"], labels["y"], labels["label"], strict=True)
+    )
+    assert main(("suggest", "--first", "--num", "8")) == 0
+    again = pd.read_csv(FIRST / "suggestions.csv")
+    places = [set(zip(table["slide_id"], table["y"], table["x"], strict=True)) for table in (first, again)]
+    assert not places[0] & places[1]
+
+
+@pytest.mark.usefixtures("project")
 def test_labeled_squares_and_test_slides_are_left_out() -> None:
     _pretrained()
     patches = pd.read_csv("data/index/patches.csv")

@@ -18,8 +18,12 @@ from histo_monai.data.tables.columns import read_surveyed_slides
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.commands.first import encoder_file, suggest_first
-from histo_monai.pipeline.commands.squares import (
+from histo_monai.pipeline.context import Assembly
+from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.provenance import check_slides
+from histo_monai.pipeline.suggestions.first import encoder_file, suggest_first
+from histo_monai.pipeline.suggestions.squares import (
     bounds_corners,
     fields,
     most_per_slide,
@@ -27,10 +31,6 @@ from histo_monai.pipeline.commands.squares import (
     taken,
     write_suggestions,
 )
-from histo_monai.pipeline.context import Assembly
-from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.provenance import check_slides
 from histo_monai.reports.suggestions import MAX_SHOWN
 from histo_monai.training.embedding import Embedding, embed
 from histo_monai.utils.errors import InputError

@@ -16,7 +16,10 @@ from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.commands.squares import (
+from histo_monai.pipeline.environment import Environment, read_environment
+from histo_monai.pipeline.params import Params
+from histo_monai.pipeline.provenance import check_slides
+from histo_monai.pipeline.suggestions.squares import (
     bounds_corners,
     fields,
     most_per_slide,
@@ -24,9 +27,6 @@ from histo_monai.pipeline.commands.squares import (
     taken,
     write_suggestions,
 )
-from histo_monai.pipeline.environment import Environment, read_environment
-from histo_monai.pipeline.params import Params
-from histo_monai.pipeline.provenance import check_slides
 from histo_monai.reports.suggestions import MAX_SHOWN
 from histo_monai.training.device import precision
 from histo_monai.training.prediction import single_view

@@ -63,6 +63,7 @@ def places(rows: pd.DataFrame, side_um: float) -> dict[str, NDArray]:
         **{name: rows[name].to_numpy() for name in ("slide_id", "path")},
         **{name: rows[name].round(2).to_numpy() for name in ("y", "x")},
         "side_px": (side_um / rows["slide_mpp"]).round(2).to_numpy(),
+        "mpp": rows["mpp"].to_numpy(),
     }
 
 

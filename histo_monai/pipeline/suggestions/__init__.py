@@ -1,0 +1,1 @@
+"""Regions to label: which, where, and their files."""

@@ -1,0 +1,1 @@
+"""A page on which a pathologist labels suggested squares."""

@@ -1,0 +1,217 @@
+"""`label`: a page that works from disk by mouse and keyboard, and its labels in patches.csv, none lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import Page
+
+from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.suggestions.merging import merge_labels
+from histo_monai.slides.annotations import read_annotations
+from histo_monai.utils.errors import InputError
+from tests.browsers import chromium, watched
+from tests.hostile.project import write_slide, write_text
+
+CLASSES = ("tumor", '<b>"normal", x</b>')
+NUM = 30
+HEADER = "slide_id,y,x,mpp,side_px,label,answer,labeled_by,labeled_at\n"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def page_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page of 30 squares on two slides."""
+    monkeypatch.chdir(tmp_path)
+    rows = []
+    for name in ("a", "b"):
+        write_slide(Path(f"{name}.tif"), seed=ord(name))
+        rows += [(name, f"{name}.tif", 60 + 25 * i, 400 - 20 * i, 64, 1.0) for i in range(NUM // 2)]
+    table = pd.DataFrame(rows, columns=["slide_id", "path", "y", "x", "side_px", "mpp"])
+    write_text(Path("squares/suggestions.csv"), table.to_csv(index=False))
+    assert main(("label", "squares", "--classes", *CLASSES)) == 0
+    return tmp_path / "squares.html"
+
+
+def saved(page: Page, button: str, path: Path) -> Path:
+    with page.expect_download() as download:
+        page.locator(button).click()
+    download.value.save_as(path)
+    return path
+
+
+def answered(page: Page) -> str:
+    return page.locator("#count").inner_text()
+
+
+def test_by_keyboard_alone_all_are_labeled_saved_and_read(page_file: Path, browser: Any) -> None:
+    with watched(browser, page_file) as page:
+        for number in range(NUM):
+            page.keyboard.press("x" if number == 4 else "0" if number == 9 else str(1 + number % 2))
+        assert answered(page) == f"{NUM} of {NUM} answered"
+        saved(page, "#save-csv", Path("labels.csv"))
+    table = pd.read_csv("labels.csv", keep_default_na=False)
+    wanted = [CLASSES[number % 2] for number in range(NUM)]
+    wanted[4] = wanted[9] = ""
+    assert table["label"].tolist() == wanted
+    assert table["answer"].value_counts().to_dict() == {"label": NUM - 2, "artefact": 1, "cannot tell": 1}
+    assert main(("label", "--read", "labels.csv")) == 0
+    patches = pd.read_csv("data/raw/own/patches.csv", keep_default_na=False)
+    assert patches["label"].tolist() == [label for label in wanted if label]
+    assert set(patches["side_px"]) == {64}
+
+
+def test_undo_goes_back_to_the_first_label_and_a_new_visit_goes_on(page_file: Path, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    page.fill("#by", "Ada")
+    page.locator(".patch").first.click()
+    for key in "12211":
+        page.keyboard.press(key)
+    assert answered(page).startswith("5 of")
+    page.close()  # Without a word, as a browser that is ended.
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    assert answered(page).startswith("5 of")
+    assert page.locator("#by").input_value() == "Ada"
+    page.locator(".patch").nth(5).click()
+    for left in (4, 3, 2, 1, 0, 0):
+        page.keyboard.press("u")
+        assert answered(page).startswith(f"{left} of")
+    context.close()
+
+
+def test_several_get_one_label_and_classes_can_be_added(page_file: Path, browser: Any) -> None:
+    with watched(browser, page_file) as page:
+        page.fill("#name-of-class", "third")
+        page.keyboard.press("Enter")
+        page.locator(".patch").nth(2).click()
+        page.locator(".patch").nth(6).click(modifiers=["Shift"])
+        page.keyboard.press("3")
+        assert answered(page).startswith("5 of")
+        assert "third (5)" in page.locator("#classes").inner_text()
+        page.keyboard.press("Control+z")
+        assert answered(page).startswith("0 of")
+
+
+def test_squares_for_qupath_lie_where_the_patches_lie(page_file: Path, browser: Any) -> None:
+    with watched(browser, page_file) as page:
+        page.keyboard.press("1")
+        page.keyboard.press("2")
+        page.locator(".patch").first.click()
+        saved(page, "#save-geojson", Path("a.geojson"))
+    regions, _ = read_annotations(Path("a.geojson"))
+    assert [region.label for region in regions] == list(CLASSES)
+    for number, region in enumerate(regions):
+        center = (region.exterior_yx.min(axis=0) + region.exterior_yx.max(axis=0)) / 2
+        assert center == pytest.approx([60 + 25 * number, 400 - 20 * number])
+        assert np.ptp(region.exterior_yx, axis=0) == pytest.approx([64, 64])
+
+
+@pytest.mark.parametrize("width", [360, 1200, 2560])
+def test_the_page_fits_any_width_and_shows_the_tissue(page_file: Path, browser: Any, width: int) -> None:
+    with watched(browser, page_file, width=width) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.wait_for_function("document.querySelector('.patch img').naturalWidth > 0")
+        assert page.evaluate("document.getElementById('picture').naturalWidth") > 100
+
+
+def rows(*lines: str) -> str:
+    return HEADER + "".join(f"{line}\n" for line in lines)
+
+
+def test_labels_of_two_people_and_two_rounds_merge_and_nothing_is_lost(tmp_path: Path) -> None:
+    into, ada, bob = (tmp_path / name for name in ("patches.csv", "ada.csv", "bob.csv"))
+    into.write_text("slide_id,y,x,mpp,label,split\ns,10,20,0.50,tumor,train\ns,30.004,40,0.50,normal,\n")
+    ada.write_text(
+        rows("s,50,60,0.5,64,tumor,label,Ada,2026-11-27T10:00:00Z", "s,30,40,0.5,64,normal,label,Ada,t")
+    )
+    bob.write_text(
+        rows(
+            "s,50,60,0.5,64,tumor,label,Bob,t",
+            "s,70,80,0.5,64,,cannot tell,Bob,t",
+            "t,1,2,0.5,64,normal,label,Bob,t",
+        )
+    )
+    assert merge_labels([ada, bob], into) == (2, 2, 1)
+    table = pd.read_csv(into, dtype=str, keep_default_na=False)
+    assert table[["y", "label", "split"]].iloc[:2].to_numpy().tolist() == [
+        ["10", "tumor", "train"],
+        ["30.004", "normal", ""],
+    ]
+    assert table[["slide_id", "y", "label", "labeled_by"]].iloc[2:].to_numpy().tolist() == [
+        ["s", "50", "tumor", "Ada"], ["t", "1", "normal", "Bob"],
+    ]  # fmt: skip
+    before = into.read_bytes()
+    assert merge_labels([bob, ada], into) == (0, 4, 1)
+    assert into.read_bytes() == before
+
+
+@pytest.mark.parametrize("is_in_table", [True, False])
+def test_two_labels_of_one_square_are_named_and_nothing_is_written(tmp_path: Path, is_in_table: bool) -> None:
+    into, first, second = (tmp_path / name for name in ("patches.csv", "ada.csv", "bob.csv"))
+    first.write_text(rows("s,1,1,0.5,64,tumor,label,,", "s,5,6,0.5,64,tumor,label,,"))
+    second.write_text(rows("s,5,6,0.5,64,normal,label,,"))
+    if is_in_table:
+        merge_labels([first], into)
+    before = into.read_bytes() if is_in_table else None
+    with pytest.raises(InputError) as error:
+        merge_labels([second] if is_in_table else [first, second], into)
+    source = "patches.csv, row 3" if is_in_table else "ada.csv, row 3"
+    assert source in str(error.value)
+    assert "bob.csv, row 2" in str(error.value)
+    assert (into.read_bytes() if into.exists() else None) == before
+
+
+HOSTILE = {
+    "nothing": "",
+    "a header alone": HEADER,
+    "a page": "<html></html>\n",
+    "GeoJSON": json.dumps({"type": "FeatureCollection", "features": []}),
+    "no place": "slide_id,mpp,side_px,label,answer\ns,0.5,64,tumor,label\n",
+    "no answer": "slide_id,y,x,mpp,side_px,label\ns,1,2,0.5,64,tumor\n",
+    "another answer": rows("s,1,2,0.5,64,tumor,yes,,"),
+    "an empty label": rows("s,1,2,0.5,64,,label,,"),
+    "a place in words": rows("s,top,2,0.5,64,tumor,label,,"),
+    "a negative place": rows("s,-1,2,0.5,64,tumor,label,,"),
+    "an infinite place": rows("s,inf,2,0.5,64,tumor,label,,"),
+    "no slide": rows(",1,2,0.5,64,tumor,label,,"),
+    "a class that reads as missing": rows("s,1,2,0.5,64,NaN,label,,"),
+    "an invisible character": rows("s,1,2,0.5,64,tu\u200bmor,label,,"),
+    "a row that is too long": rows("s,1,2,0.5,64,tumor,label,,,,"),
+    "other bytes": "\udcff\udcfe",
+}
+
+
+@pytest.mark.parametrize("what", list(HOSTILE))
+def test_a_file_that_is_none_of_the_pages_is_one_line(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, into = tmp_path / "labels.csv", tmp_path / "patches.csv"
+    path.write_bytes(HOSTILE[what].encode("utf-8", "surrogateescape"))
+    assert main(("label", "--read", str(path), "--into", str(into))) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("histo-monai label: error: ")
+    assert "labels.csv" in line
+    assert "Fix: " in line
+    assert not into.exists()
+
+
+def test_labels_do_not_join_scores(tmp_path: Path) -> None:
+    into, path = tmp_path / "patches.csv", tmp_path / "labels.csv"
+    into.write_text("slide_id,y,x,mpp,score\ns,1,2,0.5,0.25\n")
+    path.write_text(rows("s,5,6,0.5,64,tumor,label,,"))
+    with pytest.raises(InputError, match="has scores"):
+        merge_labels([path], into)
