@@ -61,7 +61,7 @@ def choose_typical(
         return some
     number_of_clusters = min(num + len(labeled), MOST_CLUSTERS, len(some))
     clusters = _clustering(number_of_clusters, len(some), seed).fit(candidates)
-    order = _by_typicality(candidates, clusters.labels_)
+    order = _by_typicality(candidates, clusters.labels_, number_of_clusters)
     num_labeled = (
         np.bincount(clusters.predict(of_labels), minlength=number_of_clusters) if len(labeled) else 0
     )
@@ -90,10 +90,12 @@ def _clustering(number: int, num_points: int, seed: int) -> KMeans | MiniBatchKM
     return kind(number, n_init=3, random_state=seed % 2**32)
 
 
-def _by_typicality(points: NDArray[np.float32], clusters: NDArray[np.integer]) -> list[NDArray[np.int64]]:
+def _by_typicality(
+    points: NDArray[np.float32], clusters: NDArray[np.integer], num_clusters: int
+) -> list[NDArray[np.int64]]:
     """Points of each cluster, those with the nearest neighbors in the cluster first."""
     order = []
-    for cluster in range(int(clusters.max()) + 1):
+    for cluster in range(num_clusters):  # Equal points leave some of them empty.
         members = np.flatnonzero(clusters == cluster)
         if len(members) > 1:
             neighbors = NearestNeighbors(n_neighbors=min(NUM_NEIGHBORS, len(members) - 1)).fit(

@@ -14,13 +14,14 @@ from playwright.sync_api import Page
 
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.suggestions.merging import merge_labels
-from histo_monai.slides.annotations import read_annotations
+from histo_monai.slides.annotations import Frame, read_annotations
 from histo_monai.utils.errors import InputError
 from tests.browsers import chromium, watched
 from tests.hostile.project import write_slide, write_text
 
 CLASSES = ("tumor", '<b>"normal", x</b>')
 NUM = 30
+COLUMNS = ["slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp"]
 HEADER = "slide_id,y,x,mpp,side_px,label,answer,labeled_by,labeled_at\n"
 
 
@@ -37,11 +38,12 @@ def page_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = []
     for name in ("a", "b"):
         write_slide(Path(f"{name}.tif"), seed=ord(name))
-        rows += [(name, f"{name}.tif", 60 + 25 * i, 400 - 20 * i, 64, 1.0) for i in range(NUM // 2)]
-    table = pd.DataFrame(rows, columns=["slide_id", "path", "y", "x", "side_px", "mpp"])
+        rows += [(name, f"{name}.tif", 60 + 25 * i, 400 - 20 * i, 64, 1.0, 64, 1.0) for i in range(NUM // 2)]
+    table = pd.DataFrame(rows, columns=COLUMNS)
     write_text(Path("squares/suggestions.csv"), table.to_csv(index=False))
     assert main(("label", "squares", "--classes", *CLASSES)) == 0
-    return tmp_path / "squares.html"
+    (page,) = tmp_path.glob("squares-*.html")
+    return page
 
 
 def saved(page: Page, button: str, path: Path) -> Path:
@@ -93,6 +95,56 @@ def test_undo_goes_back_to_the_first_label_and_a_new_visit_goes_on(page_file: Pa
     context.close()
 
 
+def test_what_was_answered_last_is_undone_and_nothing_else_is_selected(page_file: Path, browser: Any) -> None:
+    with watched(browser, page_file) as page:
+        page.locator(".patch").first.click()
+        for key in ("1", "1", "1", "u", "u"):
+            page.keyboard.press(key)
+        chosen = (
+            "[...document.querySelectorAll('.patch')].flatMap((p, i) => p.ariaSelected === 'true' ? [i] : [])"
+        )
+        assert page.evaluate(chosen) == [1]
+        for _ in range(3):
+            page.keyboard.press("Shift+ArrowRight")
+        page.keyboard.press("Shift+ArrowLeft")
+        assert page.evaluate(chosen) == [1, 2, 3]
+        page.keyboard.down("1")
+        page.keyboard.down("1")  # A key that is held down repeats.
+        page.keyboard.up("1")
+        assert answered(page).startswith("4 of")
+
+
+def test_two_tabs_lose_no_answer_and_new_classes_stay(page_file: Path, browser: Any) -> None:
+    context = browser.new_context()
+    first, second = context.new_page(), context.new_page()
+    for page in (first, second):
+        page.goto(page_file.as_uri())
+    first.keyboard.press("1")
+    second.wait_for_function("document.getElementById('count').innerText.startsWith('1 of')")
+    second.fill("#name-of-class", "third")
+    second.keyboard.press("Enter")
+    second.keyboard.press("ArrowRight")
+    second.keyboard.press("3")
+    first.wait_for_function("document.getElementById('classes').innerText.includes('third')")
+    assert main(("label", "squares", "--classes", *CLASSES, "fourth")) == 0
+    first.reload()
+    text = first.locator("#classes").inner_text()
+    assert all(name in text for name in (*CLASSES, "third", "fourth"))
+    assert answered(first).startswith("2 of")
+    context.close()
+
+
+def test_a_browser_that_keeps_nothing_says_so(page_file: Path, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script("Storage.prototype.setItem = () => { throw new Error('full'); }")
+    page.goto(page_file.as_uri())
+    page.keyboard.press("1")
+    assert "save the CSV" in page.locator("#warning").inner_text()
+    assert answered(page).startswith("1 of")
+    context.close()
+
+
 def test_several_get_one_label_and_classes_can_be_added(page_file: Path, browser: Any) -> None:
     with watched(browser, page_file) as page:
         page.fill("#name-of-class", "third")
@@ -112,7 +164,7 @@ def test_squares_for_qupath_lie_where_the_patches_lie(page_file: Path, browser: 
         page.keyboard.press("2")
         page.locator(".patch").first.click()
         saved(page, "#save-geojson", Path("a.geojson"))
-    regions, _ = read_annotations(Path("a.geojson"))
+    regions, _ = read_annotations(Path("a.geojson"), frame=Frame((0, 0), "bounds"))
     assert [region.label for region in regions] == list(CLASSES)
     for number, region in enumerate(regions):
         center = (region.exterior_yx.min(axis=0) + region.exterior_yx.max(axis=0)) / 2
@@ -159,6 +211,37 @@ def test_labels_of_two_people_and_two_rounds_merge_and_nothing_is_lost(tmp_path:
     assert into.read_bytes() == before
 
 
+def test_another_side_or_resolution_is_another_square(tmp_path: Path) -> None:
+    into, path = tmp_path / "patches.csv", tmp_path / "labels.csv"
+    into.write_text("slide_id,y,x,mpp,side_px,label\ns,1,2,0.5,64,tumor\ns,3,4,0.5,,tumor\n")
+    path.write_text(
+        rows("s,1,2,0.5,512,normal,label,,", "s,1,2,1.0,64,normal,label,,", "s,3,4,0.5,64,tumor,label,,")
+    )
+    assert merge_labels([path], into) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("other", ["s,5,6,0.5,64,,artefact,Bob,", "s,5,6,0.5,64,,cannot tell,Bob,"])
+def test_a_label_and_an_answer_without_one_contradict_each_other(tmp_path: Path, other: str) -> None:
+    into, first, second = (tmp_path / name for name in ("patches.csv", "ada.csv", "bob.csv"))
+    first.write_text(rows("s,5,6,0.5,64,tumor,label,Ada,"))
+    second.write_text(rows(other))
+    with pytest.raises(InputError, match=r"ada\.csv, row 2 .*bob\.csv, row 2 .*two answers"):
+        merge_labels([first, second], into)
+
+
+def test_a_link_is_not_replaced(tmp_path: Path) -> None:
+    """Neither a broken one, as of a cache that is away, nor one to a table that others use."""
+    path, shared = tmp_path / "labels.csv", tmp_path / "shared.csv"
+    path.write_text(rows("s,5,6,0.5,64,tumor,label,,"))
+    into = tmp_path / "patches.csv"
+    into.symlink_to(shared)
+    for _ in range(2):
+        with pytest.raises(InputError, match="is a link"):
+            merge_labels([path], into)
+        assert into.is_symlink()
+        shared.write_text("slide_id,y,x,mpp,label\n")
+
+
 @pytest.mark.parametrize("is_in_table", [True, False])
 def test_two_labels_of_one_square_are_named_and_nothing_is_written(tmp_path: Path, is_in_table: bool) -> None:
     into, first, second = (tmp_path / name for name in ("patches.csv", "ada.csv", "bob.csv"))
@@ -187,6 +270,8 @@ HOSTILE = {
     "a place in words": rows("s,top,2,0.5,64,tumor,label,,"),
     "a negative place": rows("s,-1,2,0.5,64,tumor,label,,"),
     "an infinite place": rows("s,inf,2,0.5,64,tumor,label,,"),
+    "µm/px in words": rows("s,1,2,fine,64,tumor,label,,"),
+    "a side of nothing": rows("s,1,2,0.5,0,tumor,label,,"),
     "no slide": rows(",1,2,0.5,64,tumor,label,,"),
     "a class that reads as missing": rows("s,1,2,0.5,64,NaN,label,,"),
     "an invisible character": rows("s,1,2,0.5,64,tu\u200bmor,label,,"),
@@ -209,9 +294,37 @@ def test_a_file_that_is_none_of_the_pages_is_one_line(
     assert not into.exists()
 
 
+@pytest.mark.parametrize("name", ["data/raw/own/patches.csv", "notes.html", "notes.txt"])
+def test_a_page_replaces_no_file_but_itself(
+    page_file: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(Path(name), "mine\n")
+    assert main(("label", "squares", "--output", name)) == 1
+    assert "Fix: " in capsys.readouterr().err
+    assert Path(name).read_text() == "mine\n"
+    assert main(("label", "squares", "--output", str(page_file))) == 0
+
+
+def test_squares_that_are_larger_than_a_patch_have_no_page(
+    page_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pd.read_csv("squares/suggestions.csv").assign(side_px=512)
+    write_text(Path("large/suggestions.csv"), table.to_csv(index=False))
+    assert main(("label", "large")) == 1
+    assert "suggest without --side-um" in capsys.readouterr().err
+
+
 def test_labels_do_not_join_scores(tmp_path: Path) -> None:
     into, path = tmp_path / "patches.csv", tmp_path / "labels.csv"
     into.write_text("slide_id,y,x,mpp,score\ns,1,2,0.5,0.25\n")
     path.write_text(rows("s,5,6,0.5,64,tumor,label,,"))
     with pytest.raises(InputError, match="has scores"):
+        merge_labels([path], into)
+
+
+def test_coordinates_of_another_origin_are_not_compared(tmp_path: Path) -> None:
+    into, path = tmp_path / "patches.csv", tmp_path / "labels.csv"
+    into.write_text("slide_id,y,x,mpp,label,origin\ns,1,2,0.5,tumor,bounds\n")
+    path.write_text(rows("s,5,6,0.5,64,tumor,label,,"))
+    with pytest.raises(InputError, match="origin bounds"):
         merge_labels([path], into)

@@ -20,7 +20,7 @@ FIRST = Path("data/suggestions/first")
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_own_project()
-    params_with(pretraining_methods=["random"])()
+    params_with(pretraining_methods=["random"], labels__own__validation="labeled")()
 
 
 def _pretrained() -> None:
@@ -55,7 +55,8 @@ def test_squares_that_are_labeled_come_into_the_index_and_are_not_suggested_agai
     _pretrained()
     assert main(("suggest", "--first", "--num", "8")) == 0
     assert main(("label", "--classes", "tumor", "normal")) == 0
-    assert "data:image/jpeg" in Path("data/suggestions/first.html").read_text()
+    (page,) = Path("data/suggestions").glob("first-*.html")
+    assert "data:image/jpeg" in page.read_text()
     first = pd.read_csv(FIRST / "suggestions.csv")
     labels = first[["slide_id", "y", "x", "mpp"]].assign(
         side_px=32, label=["tumor", "normal"] * 4, answer="label", labeled_by="Ada", labeled_at="2026-11-27"
@@ -83,6 +84,7 @@ def test_labeled_squares_and_test_slides_are_left_out() -> None:
     assert tested
     assert not tested & set(table["path"])
     labeled = patches[patches["split"] == "train"]
+    assert set(table["path"]) & set(labeled["path"])
     for row in table.itertuples():
         near = labeled[labeled["path"] == row.path]
         distance = np.abs(near[["y", "x"]].to_numpy() - (row.y, row.x)).max(axis=1)

@@ -74,6 +74,8 @@ def test_few_candidates_are_all_chosen() -> None:
     points, _ = blobs()
     assert sorted(choose_typical(points[:4], 9, seed=0)) == [0, 1, 2, 3]
     assert len(choose_typical(np.zeros((30, 5)), 7, seed=0)) == 7  # All points are one.
+    four = np.repeat(np.eye(4), 15, axis=0)
+    assert len(choose_typical(four, 6, seed=0, labeled_features=four[[0, 20, 40]])) == 6
 
 
 def test_one_seed_gives_one_choice() -> None:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from histo_monai.data.tables.csv_rows import read_rows
-from histo_monai.data.tables.manifests import read_numbers, read_table
+from histo_monai.data.tables.manifests import check_classes, first_row, read_numbers, read_table
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.suggestions.merging import merge_labels
+from histo_monai.pipeline.suggestions.merging import check_table, merge_labels
 from histo_monai.pipeline.suggestions.squares import TABLE
-from histo_monai.reports.labeling.page import page, slide_picture, square_pictures
+from histo_monai.reports.labeling.page import mark_of, page, page_key, slide_picture, square_pictures
 from histo_monai.slides import Slide, open_slide
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import whole_file
+from histo_monai.utils.storage import OutputError, whole_file
 
 _LOG = logging.getLogger(__name__)
 
 _FIRST = "first"
-_NEEDED = ("slide_id", "path", "y", "x", "side_px", "mpp")
+_NEEDED = ("slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp")
 
 
 def run(
@@ -33,7 +33,7 @@ def run(
     Args:
         folder: output of `suggest`; None: data/suggestions/first.
         classes: names to begin with, beside those of patches.csv.
-        output: the page; None: beside the folder, with the suffix .html.
+        output: the page; None: beside the folder, named by it and the squares.
         read: files that the page saved.
         into: the table to add labels to; None: patches.csv of the own data.
 
@@ -46,18 +46,32 @@ def run(
         merged = merge_labels([Path(path) for path in read], table)
         _LOG.info("label: output=%s labels_added=%d labels_known=%d answers_without_label=%d", table, *merged)
         return
-    source = Path(folder) if folder else paths.DATA / "suggestions" / _FIRST
-    target = Path(output) if output else source.with_name(f"{source.name}.html")
-    known = (
-        read_rows(table)["label"] if table.exists() and "label" in read_rows(table) else pd.Series(dtype=str)
-    )
-    names = dict.fromkeys([*classes, *sorted(set(known) - {""})])
+    source = (Path(folder) if folder else paths.DATA / "suggestions" / _FIRST).absolute()
+    before = check_table(table)
+    known = before["label"] if "label" in before else pd.Series(dtype=str)
+    check_classes(Path("--classes"), pd.Series(list(classes), dtype=str, name="class"))
+    names = dict.fromkeys([*(name.strip() for name in classes if name.strip()), *sorted(set(known) - {""})])
     patches, slides = _pictures(source / TABLE)
+    key = page_key(patches, str(table.absolute()))
+    target = Path(output) if output else source.with_name(f"{source.name}-{key[:6]}.html")
+    _check_target(target, key)
     with whole_file(target) as draft:
-        draft.write_text(page(patches, slides, list(names)), encoding="utf-8")
+        draft.write_text(page(patches, slides, list(names), key), encoding="utf-8")
     _LOG.info(
         "label: output=%s patches=%d slides=%d; open it in a browser", target, len(patches), len(slides)
     )
+
+
+def _check_target(target: Path, key: str) -> None:
+    """Refuse to replace anything but the page of the same squares.
+
+    Raises:
+        OutputError: Another file lies there, or the name does not end in .html.
+    """
+    if target.suffix.lower() != ".html":
+        raise OutputError(f"{target}: a page needs the suffix .html. Fix: name it so")
+    if os.path.lexists(target) and not (target.is_file() and mark_of(key) in target.read_bytes()[:4096]):
+        raise OutputError(f"{target}: is no page of these squares. Fix: move it, or name another --output")
 
 
 def _pictures(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
@@ -69,14 +83,25 @@ def _pictures(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any
     table = read_table(path, needed=_NEEDED, key=())
     for name in ("y", "x", "side_px"):
         table[name] = read_numbers(path, table[name], 0.0, 2**31, "level-0 pixels, 0 or more")
-    table["mpp"] = read_numbers(path, table["mpp"], 0.05, 64.0, "µm/px, 0.05 to 64")
+    for name in ("mpp", "slide_mpp"):
+        table[name] = read_numbers(path, table[name], 0.05, 64.0, "µm/px, 0.05 to 64")
+    table["patch_px"] = read_numbers(
+        path, table["patch_px"], 1, 2**20, "a whole number of pixels", whole=True
+    )
+    side_um, field_um = table["side_px"] * table["slide_mpp"], table["patch_px"] * table["mpp"]
+    larger = side_um > 1.01 * field_um
+    if larger.any():
+        row = first_row(larger)
+        raise InputError(
+            f"{path}, row {row}: a square of {side_um[row]:.0f} µm, and a patch has {field_um[row]:.0f}. "
+            "Fix: suggest without --side-um, or label larger squares in QuPath."
+        )
     table = table.reset_index(drop=True)
-    mpps = _slide_mpps()
     patches: dict[int, dict[str, Any]] = {}
     slides: dict[str, dict[str, Any]] = {}
-    for (slide_id, file), of_slide in table.groupby(["slide_id", "path"], sort=False):
+    for (slide_id, file, mpp), of_slide in table.groupby(["slide_id", "path", "slide_mpp"], sort=False):
         name = str(slide_id)
-        with open_slide(str(file), mpps.get(name)) as slide:
+        with open_slide(str(file), float(str(mpp))) as slide:
             slides[name] = {
                 "size_yx": slide.size_yx, "bounds_yx": slide.bounds_yx, "picture": slide_picture(slide),
             }  # fmt: skip
@@ -85,24 +110,14 @@ def _pictures(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any
 
 
 def _of_slide(slide: Slide, slide_id: str, squares: pd.DataFrame) -> dict[int, dict[str, Any]]:
-    """Row of the table -> patch of a page; all squares of a table have one side in µm."""
-    side_um = float((squares["side_px"] * slide.mpp).median())
-    pictures = square_pictures(slide, squares, side_um)
-    rows = zip(squares.index, squares["y"], squares["x"], squares["mpp"], pictures, strict=True)
+    """Row of the table -> patch of a page."""
+    pictures = square_pictures(slide, squares, float(squares["patch_px"].iloc[0] * squares["mpp"].iloc[0]))
+    columns = (squares[name] for name in ("y", "x", "mpp", "patch_px", "side_px"))
+    rows = zip(squares.index, *columns, pictures, strict=True)
     return {
         int(number): {
-            "slide_id": slide_id, "y": float(y), "x": float(x), "mpp": float(mpp), "side_px": round(side_um / mpp),
-            "level0_side": side_um / slide.mpp, "picture": picture,
+            "slide_id": slide_id, "y": float(y), "x": float(x), "mpp": float(mpp), "side_px": int(patch_px),
+            "level0_side": float(side), "picture": picture,
         }
-        for number, y, x, mpp, picture in rows
+        for number, y, x, mpp, patch_px, side, picture in rows
     }  # fmt: skip
-
-
-def _slide_mpps() -> dict[str, float]:
-    """slide_id -> µm/px as the index has it, for files that state none."""
-    if not paths.SLIDES_CSV.is_file():
-        return {}
-    table = pd.read_csv(
-        paths.SLIDES_CSV, dtype={"slide_id": str}, keep_default_na=False, na_values={"mpp": [""]}
-    )
-    return {name: float(mpp) for name, mpp in zip(table["slide_id"], table["mpp"], strict=True) if mpp == mpp}

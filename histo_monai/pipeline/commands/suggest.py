@@ -12,10 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
-from histo_monai.data.readers.registry import DATASETS
-from histo_monai.data.tables.columns import read_surveyed_slides
-from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
@@ -23,6 +19,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import check_slides
 from histo_monai.pipeline.suggestions.first import encoder_file, suggest_first
+from histo_monai.pipeline.suggestions.search import candidates_of, search_of
 from histo_monai.pipeline.suggestions.squares import (
     bounds_corners,
     fields,
@@ -39,8 +36,6 @@ from histo_monai.utils.storage import check_own_folder, claim, own_folder
 from histo_monai.wsi.suggestion import choose_diverse, disagreement, indecision
 
 _LOG = logging.getLogger(__name__)
-
-PER_SLIDE = 500
 
 
 def run(
@@ -116,8 +111,10 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     assembly = Assembly.read()
     task = assembly.task
     models = assembly.load_run(run)
-    search = _search(assembly, side_um)
-    candidates = _candidates(assembly, search, run.derived_seed)
+    search = search_of(assembly.params, assembly.patches, side_um)
+    candidates = candidates_of(
+        assembly.params, assembly.patches, search, seed=run.derived_seed, processes=assembly.environment.cpus
+    )
     check_slides([candidates, assembly.patches])
     look = partial(embed, models=models, task=task, features_of=STUDENT)
     embedding = look(assembly.in_order(candidates).loader)
@@ -153,49 +150,6 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
         f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
         f"{len(candidates)} candidates"
     )
-
-
-def _search(assembly: Assembly, side_um: float | None) -> Search:
-    params = assembly.params
-    mpp = training_mpp(assembly.patches, params.patch_px)
-    if mpp is None:
-        raise InputError(
-            f"{paths.PATCHES_CSV}: the training patches have no common µm/px. Fix: give all one field in µm "
-            "(column mpp)"
-        )
-    field_um = params.patch_px * mpp
-    side_um = field_um if side_um is None else side_um
-    least = {"of the model's patch": field_um}
-    least |= DATASETS[params.dataset].least_outline_um(params.labels_section, params.patch_px)
-    for what, least_um in least.items():
-        if side_um < least_um * (1 - 1e-6):
-            raise InputError(
-                f"--side-um: {side_um:g} µm is below the {least_um:g} µm {what}. Fix: give at least {least_um:g}"
-            )
-    return Search(
-        patch_px=params.patch_px,
-        mpp=mpp,
-        side_um=side_um,
-        tissue_mpp=params.index.tissue_mpp,
-        min_tissue_fraction=params.index.min_tissue_fraction,
-        per_slide=PER_SLIDE,
-    )
-
-
-def _candidates(assembly: Assembly, search: Search, seed: int) -> pd.DataFrame:
-    """Candidate regions on the slides of the training split."""
-    params, patches = assembly.params, assembly.patches
-    slides = read_surveyed_slides(paths.SLIDES_CSV)
-    within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
-    others = ("test",) if within_patients else ("validation", "test")
-    kept_apart = patches[patches["split"].isin(others)]
-    root = paths.dataset_folder(params.source, params.pretraining_dataset)
-    manifest = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
-    if params.is_validation_separate:
-        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
-    shared_ids = params.pretraining_dataset == params.dataset
-    searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
-    return draw_candidates(searched, search, seed=seed, processes=assembly.environment.cpus)
 
 
 def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:

@@ -9,16 +9,14 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
 from histo_monai.data.loaders.labeled import PatchReading
-from histo_monai.data.tables.columns import read_surveyed_slides
 from histo_monai.data.tables.patches import read_patches
-from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment
 from histo_monai.pipeline.params import Params
 from histo_monai.pipeline.provenance import check_slides
+from histo_monai.pipeline.suggestions.search import candidates_of, search_of
 from histo_monai.pipeline.suggestions.squares import (
     bounds_corners,
     fields,
@@ -33,9 +31,8 @@ from histo_monai.training.prediction import single_view
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.progress import progress
 from histo_monai.wsi.inference.encoding import Encoding
-from histo_monai.wsi.typical import choose_typical
+from histo_monai.wsi.typical import MOST_CANDIDATES, choose_typical
 
-PER_SLIDE = 500
 _BATCH = 64
 
 
@@ -65,8 +62,10 @@ def suggest_first(draft: Path, params: Params, encoder: Path, num: int, side_um:
     environment = read_environment()
     environment.use_cpus()
     patches = read_patches(paths.PATCHES_CSV)
-    search = _search(params, patches, side_um)
-    candidates = _candidates(params, patches, search, environment)
+    search = search_of(params, patches, side_um)
+    candidates = candidates_of(
+        params, patches, search, seed=params.index.seed, processes=environment.cpus, most=MOST_CANDIDATES
+    )
     labeled = patches[patches["split"] == "train"]
     check_slides([candidates, patches])
     features = encoded([candidates, labeled], encoder, environment)
@@ -115,37 +114,3 @@ def encoded(tables: list[pd.DataFrame], encoder: Path, environment: Environment)
                 parts.append(network(single_view(patches, side, device)).float().cpu().numpy())
         features.append(np.concatenate(parts))
     return features
-
-
-def _search(params: Params, patches: pd.DataFrame, side_um: float | None) -> Search:
-    """Squares of the labeled patches' µm/px; without labels, of the finest of the pretraining."""
-    mpp = training_mpp(patches, params.patch_px) if len(patches) else min(params.corpus_section.mpps)
-    if mpp is None:
-        raise InputError(
-            f"{paths.PATCHES_CSV}: the training patches have no common µm/px. Fix: give all one field in µm "
-            "(column mpp)"
-        )
-    field_um = params.patch_px * mpp
-    if side_um is not None and side_um < field_um * (1 - 1e-6):
-        raise InputError(
-            f"--side-um: {side_um:g} µm is below the patch's {field_um:g}. Fix: give at least that"
-        )
-    return Search(
-        patch_px=params.patch_px,
-        mpp=mpp,
-        side_um=field_um if side_um is None else side_um,
-        tissue_mpp=params.index.tissue_mpp,
-        min_tissue_fraction=params.index.min_tissue_fraction,
-        per_slide=PER_SLIDE,
-    )
-
-
-def _candidates(
-    params: Params, patches: pd.DataFrame, search: Search, environment: Environment
-) -> pd.DataFrame:
-    """Squares of the slides without a validation or test patch."""
-    slides = read_surveyed_slides(paths.SLIDES_CSV)
-    kept_apart = patches[patches["split"].isin(["validation", "test"])]
-    shared_ids = params.pretraining_dataset == params.dataset
-    searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
-    return draw_candidates(searched, search, seed=params.index.seed, processes=environment.cpus)

@@ -50,7 +50,9 @@ def taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
 def fields(rows: pd.DataFrame) -> Fields:
     """Squares of rows with `slide_mpp`; a slide is known by its file."""
     return Fields(
-        slide_ids=np.array([os.path.realpath(path) for path in rows["path"]], object),
+        slide_ids=rows["path"]
+        .map({path: os.path.realpath(path) for path in rows["path"].unique()})
+        .to_numpy(object),
         centers_yx=rows[["y", "x"]].to_numpy(np.float64),
         sides_px=(rows["side_px"] * rows["mpp"] / rows["slide_mpp"]).to_numpy(np.float64),
     )
@@ -64,6 +66,8 @@ def places(rows: pd.DataFrame, side_um: float) -> dict[str, NDArray]:
         **{name: rows[name].round(2).to_numpy() for name in ("y", "x")},
         "side_px": (side_um / rows["slide_mpp"]).round(2).to_numpy(),
         "mpp": rows["mpp"].to_numpy(),
+        "patch_px": rows["side_px"].to_numpy(),
+        "slide_mpp": rows["slide_mpp"].to_numpy(),
     }
 
 

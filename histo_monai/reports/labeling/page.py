@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.manifests import MISSING
 from histo_monai.slides import Box, Slide
+from histo_monai.slides.annotations.frames import MEMBER
 from histo_monai.utils.escapes import in_script
 
 FIELD = 3
@@ -42,7 +44,20 @@ def slide_picture(slide: Slide) -> str:
     return _jpeg(slide.thumbnail(slide.thumbnail_mpp(_SLIDE_PX)))
 
 
-def page(patches: Sequence[dict[str, Any]], slides: dict[str, dict[str, Any]], classes: Sequence[str]) -> str:
+def page_key(patches: Sequence[dict[str, Any]], table: str) -> str:
+    """Digest of the squares and of the table that their labels are for; a browser keeps answers by it."""
+    places = [[patch[name] for name in ("slide_id", "y", "x", "mpp", "side_px")] for patch in patches]
+    return hashlib.sha256(in_script([places, table]).encode()).hexdigest()[:16]
+
+
+def mark_of(key: str) -> bytes:
+    """What the head of a page has, so that it is known again."""
+    return f'<meta name="generator" content="histo-monai label {key}">'.encode()
+
+
+def page(
+    patches: Sequence[dict[str, Any]], slides: dict[str, dict[str, Any]], classes: Sequence[str], key: str
+) -> str:
     """The page.
 
     Args:
@@ -50,13 +65,15 @@ def page(patches: Sequence[dict[str, Any]], slides: dict[str, dict[str, Any]], c
             (level-0 pixels) and `picture`.
         slides: slide_id -> `size_yx`, `bounds_yx` (level-0 pixels) and `picture`.
         classes: Class names to begin with.
+        key: See `page_key`.
     """
-    places = [[patch[name] for name in ("slide_id", "y", "x", "mpp", "side_px")] for patch in patches]
-    key = hashlib.sha256(in_script(places).encode()).hexdigest()[:16]
-    data = {"key": key, "patches": list(patches), "slides": slides, "classes": list(classes)}
+    data = {
+        "key": key, "patches": list(patches), "slides": slides, "classes": list(classes), "missing": sorted(MISSING),
+        "member": MEMBER,
+    }  # fmt: skip
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(template).render(data=in_script(data))
+    return environment.from_string(template).render(data=in_script(data), mark=mark_of(key).decode())
 
 
 def _jpeg(pixels: NDArray[np.uint8]) -> str:

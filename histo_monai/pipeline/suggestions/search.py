@@ -1,0 +1,87 @@
+"""Where regions to label may lie: tissue of the slides of training, in squares of the model's patches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+
+from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
+from histo_monai.data.readers.registry import DATASETS
+from histo_monai.data.tables.columns import read_surveyed_slides
+from histo_monai.data.tables.tasks import training_mpp
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.params import Params
+from histo_monai.utils.errors import InputError
+
+PER_SLIDE = 500
+"""Most candidates of a slide."""
+
+
+def search_of(params: Params, patches: pd.DataFrame, side_um: float | None) -> Search:
+    """Squares of the training patches' µm/px; before there is one, of outlines' or the finest of the pretraining.
+
+    Args:
+        patches: data/index/patches.csv.
+        side_um: Side of a square; None: of a patch.
+
+    Raises:
+        InputError: The training patches have no common µm/px, or the side is too small.
+    """
+    if (patches["split"] == "train").any():
+        mpp = training_mpp(patches, params.patch_px)
+    else:
+        regions = getattr(params.labels_section, "regions", None)
+        mpp = min(params.corpus_section.mpps) if regions is None else regions.mpp
+    if mpp is None:
+        raise InputError(
+            f"{paths.PATCHES_CSV}: the training patches have no common µm/px. Fix: give all one field in µm "
+            "(column mpp)"
+        )
+    field_um = params.patch_px * mpp
+    side_um = field_um if side_um is None else side_um
+    least = {"of the model's patch": field_um}
+    least |= DATASETS[params.dataset].least_outline_um(params.labels_section, params.patch_px)
+    for what, least_um in least.items():
+        if side_um < least_um * (1 - 1e-6):
+            raise InputError(
+                f"--side-um: {side_um:g} µm is below the {least_um:g} µm {what}. Fix: give at least {least_um:g}"
+            )
+    return Search(
+        patch_px=params.patch_px,
+        mpp=mpp,
+        side_um=side_um,
+        tissue_mpp=params.index.tissue_mpp,
+        min_tissue_fraction=params.index.min_tissue_fraction,
+        per_slide=PER_SLIDE,
+    )
+
+
+def candidates_of(
+    params: Params,
+    patches: pd.DataFrame,
+    search: Search,
+    *,
+    seed: int,
+    processes: int,
+    most: float = math.inf,
+) -> pd.DataFrame:
+    """Squares on the slides of the training split.
+
+    Args:
+        most: Of all slides together; with many slides each offers fewer.
+    """
+    slides = read_surveyed_slides(paths.SLIDES_CSV)
+    within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
+    others = ("test",) if within_patients else ("validation", "test")
+    kept_apart = patches[patches["split"].isin(others)]
+    root = paths.dataset_folder(params.source, params.pretraining_dataset)
+    manifest = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
+    if params.is_validation_separate:
+        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    shared_ids = params.pretraining_dataset == params.dataset
+    searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
+    if most < math.inf:
+        search = replace(search, per_slide=min(search.per_slide, math.ceil(most / len(searched))))
+    return draw_candidates(searched, search, seed=seed, processes=processes)
