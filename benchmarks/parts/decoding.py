@@ -29,6 +29,7 @@ from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.slides import open_slide
+from histo_monai.slides.reader import level_tiles
 from histo_monai.training.device import precision
 from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.utils.process.threads import decode_with
@@ -78,7 +79,7 @@ def tile_row(path: Path, device: torch.device, options: argparse.Namespace, core
     """Tiles of a slide, decoded and left on the device, against the CPU's threads; each tile once."""
     store = tile_store(device)
     with open_slide(path) as slide:
-        tiles = slide.tiles(0)
+        tiles = level_tiles(slide, 0)
         if tiles is None:
             raise AssertionError("a TIFF has tiles")
         places = [divmod(number, tiles.page.grid_yx[1]) for number in range(len(tiles.page.counts))]

@@ -18,6 +18,7 @@ from histo_monai.models.layers import DOWN, UP, LowRankLinear
 from histo_monai.models.settings import Depth
 from histo_monai.models.sharing.folds import (
     ENCODER_PREFIX,
+    WHOLE_MODEL,
     WholeModel,
     adapted_layers,
     check_whole,
@@ -133,9 +134,12 @@ def _sharing(path: Path, whole: WholeModel) -> tuple[TaskModel, dict[str, Any]]:
     own = {name: tensor.to(whole.device) for name, tensor in state.items()}
     for layer in adapted_layers(own):
         LowRankLinear.of(model.get_submodule(layer), own[layer + DOWN], own[layer + UP])
+    is_part = path == whole.path or WHOLE_MODEL in description
     for name in model.state_dict():
         given = whole.state.get(name) if name.startswith(ENCODER_PREFIX) else None
-        if given is not None and (name not in own or torch.equal(own[name], given)):
+        if given is not None and (
+            (name not in own and is_part) or (name in own and torch.equal(own[name], given))
+        ):
             own[name] = given
         elif name in own:
             own[name] = own[name].clone()

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,6 +37,7 @@ from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.pipeline.paths import Run
 from histo_monai.semisupervised.settings import StudentRecipe
+from histo_monai.training.device import tensors_on
 from histo_monai.training.events import Hyperparameters
 from histo_monai.training.prediction import predict
 from histo_monai.training.ranks import run_in_ranks
@@ -208,7 +210,7 @@ class Assembly:
 
     def load_run(self, run: Run) -> dict[str, TaskModel]:
         """Fine-tuned model and student of a run, by name; equal encoder parameters are in memory once."""
-        first = WholeModel.read(next(iter(run.models.values())), self.task.device)
+        first = WholeModel.read(next(iter(run.models.values())), partial(tensors_on, device=self.task.device))
         return {name: self.load(path, first)[0] for name, path in run.models.items()}
 
 

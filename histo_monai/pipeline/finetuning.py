@@ -34,6 +34,7 @@ from histo_monai.models.task_model import (
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
 from histo_monai.pipeline.params.head_sections import FinetuneMode
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
+from histo_monai.training.device import tensors_on
 from histo_monai.training.fit import Records
 from histo_monai.training.prediction import take_statistics
 from histo_monai.utils.randomness import derive_seed
@@ -143,7 +144,7 @@ class Finetuning:
         if self.assembly.params.finetune.mode == "all":
             return None
         tensors, description = load_model(self.encoder)
-        return {name: tensor.to(self.assembly.task.device) for name, tensor in tensors.items()}, description
+        return tensors_on(tensors, self.assembly.task.device), description
 
     def cross_validate(
         self,

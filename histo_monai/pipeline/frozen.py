@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -177,14 +177,22 @@ class HeadTraining:
     def _fit(self, folds: Sequence[int | None]) -> None:
         """Fit the heads of some folds, None for all labels, in several processes; a fitted head stays."""
         folds = [fold for fold in folds if fold not in self._fitted]
-        if self.student and getattr(METHODS[self.student], "has_finetuned_head", False):
+        if self.student and vars(METHODS[self.student]).get(
+            "has_finetuned_head", False
+        ):  # A subclass fits its own.
             for fold in folds:
                 self._fitted[fold] = self._finetuned(fold)
             return
         settings = self.assembly.params.consistency.methods[self.student] if self.student else None
         work = partial(on_one_core, fit_head, self.student, settings)
-        data = [self._data(fold) for fold in folds]
-        found = map_over_processes(work, data, processes=num_cpus(), title="heads", unit="head")
+        found: Iterable[SelfTrained] = (
+            work(self._data(fold)) for fold in folds
+        )  # One fold in memory at a time.
+        if num_cpus() > 1 and len(folds) > 1:
+            data = [self._data(fold) for fold in folds]
+            found = map_over_processes(
+                work, data, processes=num_cpus(), title="heads", unit="head", over_cluster=False
+            )
         for fold, each in zip(folds, found, strict=True):
             head = each.head.narrowed()
             depths = tuple(self.stored.names[name] for name in head.depths)

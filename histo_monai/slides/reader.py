@@ -121,7 +121,7 @@ class Slide:
                 f"read_many: side_px is {sorted(sides) or 'missing'}. Fix: pass boxes of one side_px."
             )
         side = sides.pop()
-        plans = [self.plan(box) for box in boxes]
+        plans = [self._plan(box) for box in boxes]
         patches = np.empty((len(boxes), 3, side, side), np.uint8)
         # Neighbors in a row, with all resolutions of a place together: they use the same tiles.
         order = sorted(range(len(boxes)), key=lambda number: _place(boxes[number]))
@@ -150,24 +150,13 @@ class Slide:
         except InputError as error:
             raise SlideError(self.path, str(error)) from None
 
-    def plan(self, box: Box) -> tuple[int, Window]:
-        """Level of a box, and the window of it that is read.
-
-        Raises:
-            SlideError: The box is finer than the slide by more than 10 %, or too large.
-        """
+    def _plan(self, box: Box) -> tuple[int, Window]:
         level = self.level_for(box.mpp)
         downsample = self.level_downsamples[level]
         center_yx = (box.center_yx[0] / downsample, box.center_yx[1] / downsample)
         window = plan_window(center_yx, box.side_px, box.mpp / self.level_mpps[level])
         self._check_size(window.region_px, window.region_px, box.mpp)
         return level, window
-
-    def tiles(self, level: int) -> LevelTiles | None:
-        """The encoded tiles of a level; None for a library that does not give them (OpenSlide)."""
-        if not isinstance(self._backend, TiffBackend):
-            return None
-        return LevelTiles(self._backend, self._numbers[level], self.level_sizes_yx[level])
 
     def _check_size(self, height: int, width: int, mpp: float) -> None:
         if height * width > _MAX_PX:
@@ -278,6 +267,22 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
     mpp = resolve_mpp(path, mpp, opened.pages, opened.properties)
     power = objective_power(opened.pages, opened.properties)
     return Slide(path, mpp, opened.backend, opened.downsamples, power)
+
+
+def plan_box(slide: Slide, box: Box) -> tuple[int, Window]:
+    """Level of a box, and the window of it that is read.
+
+    Raises:
+        SlideError: The box is finer than the slide by more than 10 %, or too large.
+    """
+    return slide._plan(box)
+
+
+def level_tiles(slide: Slide, level: int) -> LevelTiles | None:
+    """The encoded tiles of a level; None for a library that does not give them (OpenSlide)."""
+    if not isinstance(slide._backend, TiffBackend):
+        return None
+    return LevelTiles(slide._backend, slide._numbers[level], slide.level_sizes_yx[level])
 
 
 def _place(box: Box) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,6 +17,17 @@ def to_device(network: nn.Module, device: torch.device) -> None:
     network.to(device)
     if _wants_channels_last(device):
         channels_last(network)
+
+
+def tensors_on(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    """Weights on a device, in its fast memory order: networks that share them need not copy them again."""
+    if not _wants_channels_last(device):
+        return {name: tensor.to(device) for name, tensor in tensors.items()}
+    orders = {4: torch.channels_last}
+    return {
+        name: tensor.to(device, memory_format=orders.get(tensor.ndim, torch.preserve_format))
+        for name, tensor in tensors.items()
+    }
 
 
 def channels_last(network: nn.Module) -> None:

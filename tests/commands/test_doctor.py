@@ -265,8 +265,8 @@ def test_every_variable_of_the_environments_table_is_known(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = re.findall(r"^\| (HISTO_MONAI_\w+) \|", str(environment.__doc__), flags=re.M)
-    assert len(names) == 7
-    words = {"HISTO_MONAI_DEVICE": "cpu", "HISTO_MONAI_PRECISION": "bfloat16"}
+    assert len(names) == 8
+    words = {"HISTO_MONAI_DEVICE": "cpu", "HISTO_MONAI_PRECISION": "bfloat16", "HISTO_MONAI_DECODER": "cpu"}
     for name in names:
         monkeypatch.setenv(name, words.get(name, "1"))
     assert {finding.status for finding in machine.environment(None)} == {"PASS"}

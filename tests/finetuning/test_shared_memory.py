@@ -13,14 +13,16 @@ from torch import nn
 from histo_monai.finetuning import trainer
 from histo_monai.finetuning.trainable import RANK, add_adapters, freeze
 from histo_monai.finetuning.trainer import FinetuneResult, Tuning
-from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.models.checkpoint import load_into, load_model, save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.layers import LowRankLinear, merged_state
 from histo_monai.models.sharing.folds import WholeModel, adapters_alone
 from histo_monai.models.task_model import TaskModel, from_encoder, from_task_model
+from histo_monai.training import device as device_module
 from histo_monai.training.fit import Records
 from histo_monai.training.interpolation import Interpolation
 from histo_monai.training.resume import ResumePoint
+from histo_monai.utils.errors import InputError
 from tests.finetuning.test_trainer import _finetune
 from tests.waves import SIDE, WaveTask
 
@@ -174,7 +176,7 @@ def test_the_file_of_a_fold_with_adapters_holds_its_difference(
     save_model(target, state, {**load_model(saved)[1], **beside})
     assert target.stat().st_size < saved.stat().st_size / 2
     expected = merged_state(of_fold)
-    shared = WholeModel.read(saved, torch.device("cpu"))
+    shared = WholeModel.read(saved, dict)
     for model in (from_task_model(target)[0], from_task_model(target, shared)[0]):
         merged = merged_state(model)
         assert merged.keys() == expected.keys()
@@ -185,6 +187,32 @@ def test_the_file_of_a_fold_with_adapters_holds_its_difference(
     places = {network.get_parameter(name).data_ptr() for network in (light, again)}
     assert places == {shared.state[name].data_ptr()}
     assert light.head.linear.weight.data_ptr() != again.head.linear.weight.data_ptr()
+
+
+def test_convolutions_stay_shared_in_the_memory_order_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "_wants_channels_last", lambda device: True)
+    cpu = torch.device("cpu")
+    models = [TaskModel(build_encoder("resnet18", SIDE), "linear", 2) for _ in range(2)]
+    state = device_module.tensors_on(models[0].state_dict(), cpu)
+    for model in models:
+        load_into(model, dict(state), "", Path("model"), shares=True)
+        device_module.to_device(model, cpu)
+    places = [{name: part.data_ptr() for name, part in model.named_parameters()} for model in models]
+    assert places[0] == places[1]
+    assert places[0]["encoder.trunk.conv1.weight"] == state["encoder.trunk.conv1.weight"].data_ptr()
+
+
+def test_a_model_that_is_no_part_of_another_must_be_whole(wave_task: TaskBuilder, tmp_path: Path) -> None:
+    task = wave_task(8)
+    whole = from_encoder(_encoder_file(tmp_path), task.num_outputs)[0]
+    saved = _file_of(whole, tmp_path, task)
+    state, about = load_model(saved)
+    del state["encoder.trunk.blocks.0.norm1.weight"]
+    other = tmp_path / "other.safetensors"
+    save_model(other, state, about)
+    for shared in (None, WholeModel.read(saved, dict)):
+        with pytest.raises(InputError, match="other"):
+            from_task_model(other, shared)
 
 
 def test_layers_whose_weights_are_read_without_a_call_have_no_adapter(

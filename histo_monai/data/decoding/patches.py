@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from histo_monai.data.decoding.resample import cropped, patches_of
 from histo_monai.data.decoding.tile_store import TileStore
 from histo_monai.slides import Box, Slide
+from histo_monai.slides.reader import level_tiles, plan_box
 from histo_monai.slides.resample import Window
 from histo_monai.slides.tiff import LevelTiles
 from histo_monai.utils.errors import InputError
@@ -30,7 +31,7 @@ def is_decodable(slide: Slide, mpps: Sequence[float], store: TileStore) -> bool:
         SlideError: The slide is coarser than asked for, or that tile is damaged.
     """
     for level in {slide.level_for(mpp) for mpp in mpps}:
-        tiles = slide.tiles(level)
+        tiles = level_tiles(slide, level)
         if tiles is None or not store.codec.reads(tiles.page):
             return False
         written = np.flatnonzero(np.asarray(tiles.page.counts) > 0)[:1]
@@ -69,10 +70,10 @@ def _read(slide: Slide, boxes: Sequence[Box], store: TileStore) -> torch.Tensor:
     side = boxes[0].side_px
     patches = torch.empty((len(boxes), 3, side, side), dtype=torch.uint8, device=store.device)
     groups: dict[tuple[int, int, float, bool], list[_Numbered]] = defaultdict(list)
-    for number, (level, window) in enumerate(map(slide.plan, boxes)):
+    for number, (level, window) in enumerate(plan_box(slide, box) for box in boxes):
         groups[level, window.region_px, window.scale, window.is_aligned].append((number, window))
     for (level, *_), group in groups.items():
-        tiles = slide.tiles(level)
+        tiles = level_tiles(slide, level)
         waiting: list[Sequence[_Numbered]] = [group]
         together = _most_together(tiles, group[0][1], store) if tiles is not None else 0
         if together:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -32,14 +32,19 @@ class WholeModel(NamedTuple):
     description: Mapping[str, Any]
 
     @classmethod
-    def read(cls, path: Path, device: torch.device) -> Self:
-        """Content of a file, on a device.
+    def read(
+        cls, path: Path, placed: Callable[[Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]]
+    ) -> Self:
+        """Content of a file.
+
+        Args:
+            placed: puts the tensors on their device, in its memory order.
 
         Raises:
             InputError: the file is missing or damaged.
         """
         state, description = load_model(path)
-        return cls(path, {name: tensor.to(device) for name, tensor in state.items()}, description)
+        return cls(path, placed(state), description)
 
     @property
     def device(self) -> torch.device:

@@ -39,6 +39,7 @@ from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.teaching import Teaching, student_code
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.teaching.neighbors import NeighborWeights
+from histo_monai.training.device import tensors_on
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
 from histo_monai.training.pictures.predictions import weak_and_strong
@@ -164,7 +165,11 @@ def _teaching(
         return Records(_events(of_run, fold), _checkpoint(of_run, fold), fingerprint(key, read, code))
 
     is_frozen = assembly.params.finetune.mode != "all"
-    whole = WholeModel.read(_start_path(of_run, None), assembly.task.device) if is_frozen else None
+    whole = (
+        WholeModel.read(_start_path(of_run, None), partial(tensors_on, device=assembly.task.device))
+        if is_frozen
+        else None
+    )
     return Teaching(
         assembly,
         of_run.student,

@@ -190,7 +190,8 @@ def _baselines(
 
 def _predicted(jobs: Sequence[tuple[Any, ...]], processes: int) -> list[BaselinePredictions]:
     work, columns = partial(on_one_core, predict_baselines), zip(*jobs, strict=True)
-    return list(map_over_processes(work, *columns, processes=processes, title="baselines", unit="training"))
+    here = partial(map_over_processes, title="baselines", unit="training", over_cluster=False)
+    return list(here(work, *columns, processes=processes))
 
 
 def _encoded(

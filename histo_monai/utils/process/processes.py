@@ -26,6 +26,7 @@ def map_over_processes(
     unit: str,
     sizes: Sequence[int] | None = None,
     start: Literal["fork", "spawn"] = "fork",
+    over_cluster: bool = True,
 ) -> Iterator[Result]:
     """Results of `work` for the i-th entries of all columns, in order, from processes or a `cluster`.
 
@@ -36,13 +37,14 @@ def map_over_processes(
         sizes: Units per call; None: one.
         start: Use "spawn" after this process ran a network or read a slide: their threads and handles do not survive a
             fork.
+        over_cluster: Whether the workers of a cluster may do it; False: this machine.
     """
     num = len(columns[0])
     sizes = [1] * num if sizes is None else sizes
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(progress(total=sum(sizes), title=title, unit=unit))
         results: Iterator[Result] = map(work, *columns)
-        address = cluster_address()
+        address = cluster_address() if over_cluster else ""
         if address and num:
             results = map_over_cluster(work, columns, address)
         elif processes > 1 and num > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -43,6 +44,8 @@ from histo_monai.wsi.inference.encoding import Dataset, Encoding
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.patch_features import ENCODER
 from histo_monai.wsi.inference.slides import Advance
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -143,10 +146,13 @@ class TableWork:
         path = self.earlier / f"{job.slide_id}{self.suffix}"
         before, is_new = self.made_from(path), np.ones(len(job.rows), bool)
         if before is not None:
-            is_held, held = earlier_features(path, before, origin, digests, self.encoding.names())
-            is_new = ~is_held
-            if is_held.any():
-                features[:, is_held] = held
+            try:
+                is_held, held = earlier_features(path, before, origin, digests, self.encoding.names())
+                if is_held.any():
+                    features[:, is_held] = held
+                is_new = ~is_held
+            except (OSError, KeyError, ValueError, InputError) as error:
+                _LOG.warning("features: %s is damaged (%s); all its patches are encoded again", path, error)
         new = job.rows[is_new].reset_index(drop=True)
         places = np.flatnonzero(is_new)
         for numbers, values in self._encoded(new, networks, device, workers):

@@ -10,6 +10,7 @@ import torch
 
 from histo_monai.data.decoding.patches import is_decodable, read_patches
 from histo_monai.slides import Box, Slide, SlideError, open_slide
+from histo_monai.slides.reader import level_tiles
 from tests.data.decoding.codecs import opened, store_on
 
 SLIDES = (
@@ -87,7 +88,7 @@ def test_damaged_tiles_end_in_an_error_or_in_pixels_and_never_in_the_process(
     source = real_slides / "asap-example.tif" if device.type == "cpu" else real_slides / "breast-lobular.tif"
     generator = np.random.default_rng(0)
     with opened(source) as slide:
-        tiles = slide.tiles(0)
+        tiles = level_tiles(slide, 0)
         assert tiles is not None
         sizes = zip(tiles.page.offsets, tiles.page.counts, strict=True)
         places = [(int(offset), int(count)) for offset, count in sizes if count > 0]
