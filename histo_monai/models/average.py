@@ -27,7 +27,7 @@ def follow(slow: nn.Module, fast: nn.Module, weight: float) -> None:
     Weights in the same memory stay.
     """
     weights = zip(slow.parameters(), fast.parameters(), strict=True)
-    apart = [pair for pair in weights if pair[0].data_ptr() != pair[1].data_ptr()]
+    apart = [pair for pair in weights if pair[0].is_meta or pair[0].data_ptr() != pair[1].data_ptr()]
     own: list[torch.Tensor] = [pair[0] for pair in apart]
     leading: list[torch.Tensor] = [pair[1] for pair in apart]
     pairs = list(zip(slow.buffers(), fast.buffers(), strict=True))
@@ -35,7 +35,8 @@ def follow(slow: nn.Module, fast: nn.Module, weight: float) -> None:
         if buffer.is_floating_point():
             own.append(buffer)
             leading.append(ahead)
-    torch._foreach_lerp_(own, leading, 1.0 - weight)
+    if own:
+        torch._foreach_lerp_(own, leading, 1.0 - weight)
     counts = [pair for pair in pairs if not pair[0].is_floating_point()]  # batch counters of batch-norms
     if counts:
         torch._foreach_copy_([buffer for buffer, _ in counts], [ahead for _, ahead in counts])

@@ -31,7 +31,17 @@ _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 
 def environment(_params: Params | None) -> Iterator[Finding]:
     """Check of names and values of HISTO_MONAI_* variables."""
-    names = ("DEVICE", "PRECISION", "RANKS", "WORKERS", "CPUS", "CLUSTER", "TIMEOUT_S", "TRACEBACK")
+    names = (
+        "DEVICE",
+        "PRECISION",
+        "RANKS",
+        "WORKERS",
+        "DECODER",
+        "CPUS",
+        "CLUSTER",
+        "TIMEOUT_S",
+        "TRACEBACK",
+    )
     known = {f"HISTO_MONAI_{name}" for name in names}
     unknown = sorted(name for name in os.environ if name.startswith("HISTO_MONAI_") and name not in known)
     if unknown:
