@@ -45,6 +45,7 @@ _STATUS = b"s"
 """First byte of an answer; the exit status follows."""
 _REFUSED = b"--"
 """Answer to a command of other code: of another copy of the package, or changed since it was loaded."""
+_ENDS_IN_S = 5.0
 _LONGEST_FOLDER = 70
 """Characters of a temporary folder that leave room for a socket's address, of 107 bytes at most."""
 
@@ -108,7 +109,11 @@ def warm_process() -> Iterator[dict[str, str]]:
         try:
             yield {ADDRESS: address}
         finally:
-            started.communicate()  # closes its stdin, at which it ends
+            try:
+                started.communicate(timeout=_ENDS_IN_S)  # closes its stdin, at which it ends
+            except subprocess.TimeoutExpired:  # It still loads a library; no stage runs any more.
+                started.kill()
+                started.wait()
 
 
 def _serve(listening: socket.socket) -> None:
