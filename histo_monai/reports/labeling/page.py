@@ -71,7 +71,7 @@ def page(
         "key": key, "patches": list(patches), "slides": slides, "classes": list(classes), "missing": sorted(MISSING),
         "member": MEMBER,
     }  # fmt: skip
-    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("label.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(template).render(data=in_script(data), mark=mark_of(key).decode())
 
