@@ -176,7 +176,13 @@ def test_ctrl_c_waits_for_dvc_and_its_stage(tmp_path: Path) -> None:
     )
     (tmp_path / "dvc.yaml").write_text(f"stages:\n  slow:\n    cmd: {sys.executable} slow.py\n")
     started = subprocess.Popen(
-        [*HERE, "dvc", "repro"], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True
+        [*HERE, "dvc", "repro"],
+        cwd=tmp_path,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        # As in a terminal: a process that was started in the background ignores Ctrl-C, and so do its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not (tmp_path / "began").exists():
         time.sleep(0.1)
