@@ -57,7 +57,7 @@ PARTS = (
         "decoding",
         "parts/decoding.py",
         40,
-        120,
+        150,
         "slides decoded by the GPU and by the CPU, all cores and four",
     ),
     Part("ceilings", "gpu/ceilings.py", 10, 60, "copies and products of matrices, at most"),
