@@ -227,9 +227,13 @@ def _add_options_of_projects_and_models(commands: Mapping[str, argparse.Argument
 
 def _add_options_of_labels(label: argparse.ArgumentParser) -> None:
     """Add the options of the labeling page."""
-    label.add_argument(
-        "folder", nargs="?", metavar="FOLDER", help="folder of suggestions; default: data/suggestions/first"
-    ).complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    _folder(
+        label,
+        "folder",
+        nargs="?",
+        metavar="FOLDER",
+        help="folder of suggestions; default: data/suggestions/first",
+    )
     label.add_argument(
         "--classes",
         nargs="+",

@@ -45,6 +45,13 @@ class Fields:
         apart = np.abs(self.centers_yx - other.centers_yx[number]).max(axis=1)
         return (self.slide_ids == other.slide_ids[number]) & (apart < reach)
 
+    def apart_from(self, other: Fields) -> NDArray[np.bool_]:
+        """Mask of the squares that overlap none of `other`."""
+        is_apart = np.ones(len(self.sides_px), bool)
+        for number in range(len(other.sides_px)):
+            is_apart &= ~self.overlapping(other, number)
+        return is_apart
+
 
 def indecision(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
     """Entropy of class probabilities, relative to its maximum: 0 (certain) to 1 (uniform), (n,).
@@ -112,8 +119,7 @@ def choose_diverse(
             _come_nearer(squared, points, (labeled_features[start : start + _CHUNK] - center) * unit)
     is_open = np.asarray(uncertainty) > 0
     if fields is not None and labeled_fields is not None:
-        for number in range(len(labeled_fields.sides_px)):
-            is_open &= ~fields.overlapping(labeled_fields, number)
+        is_open &= fields.apart_from(labeled_fields)
     chosen: list[int] = []
     is_full = np.zeros(len(points), bool)
     slides = None if fields is None else fields.slide_ids

@@ -314,17 +314,18 @@ def test_squares_that_are_larger_than_a_patch_have_no_page(
     assert "suggest without --side-um" in capsys.readouterr().err
 
 
-def test_labels_do_not_join_scores(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("slide_id,y,x,mpp,score\ns,1,2,0.5,0.25\n", "has scores"),
+        ("slide_id,y,x,mpp,label,origin\ns,1,2,0.5,tumor,bounds\n", "origin bounds"),
+    ],
+)
+def test_labels_do_not_join_what_they_cannot_be_compared_with(
+    tmp_path: Path, table: str, message: str
+) -> None:
     into, path = tmp_path / "patches.csv", tmp_path / "labels.csv"
-    into.write_text("slide_id,y,x,mpp,score\ns,1,2,0.5,0.25\n")
+    into.write_text(table)
     path.write_text(rows("s,5,6,0.5,64,tumor,label,,"))
-    with pytest.raises(InputError, match="has scores"):
-        merge_labels([path], into)
-
-
-def test_coordinates_of_another_origin_are_not_compared(tmp_path: Path) -> None:
-    into, path = tmp_path / "patches.csv", tmp_path / "labels.csv"
-    into.write_text("slide_id,y,x,mpp,label,origin\ns,1,2,0.5,tumor,bounds\n")
-    path.write_text(rows("s,5,6,0.5,64,tumor,label,,"))
-    with pytest.raises(InputError, match="origin bounds"):
+    with pytest.raises(InputError, match=message):
         merge_labels([path], into)

@@ -189,6 +189,4 @@ class TileStore:
     @functools.cached_property
     def most_cut_bytes(self) -> int:
         """Most bytes of memory that patches which are cut together may need."""
-        if self.device.type != "cuda":
-            return _CPU_BYTES
-        return min(_MOST_CUT_BYTES, int(SHARE * torch.cuda.mem_get_info(self.device)[0]))
+        return min(_MOST_CUT_BYTES, self._budget())

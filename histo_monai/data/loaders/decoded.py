@@ -34,7 +34,7 @@ class DecodedPatches:
     def __init__(self, dataset: ConcentricPatches, batches: RowsOfBatches, store: TileStore) -> None:
         self.dataset = dataset
         self.batch_sampler = batches
-        self._store, self._device = store, store.device
+        self._store = store
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
@@ -47,4 +47,4 @@ class DecodedPatches:
     def _batch(self, rows: Sequence[int]) -> Patches:
         numbers = torch.tensor(rows, dtype=torch.int64)
         pixels = self.dataset.decoded(numbers.numpy(), self._store)
-        return pixels, numbers.pin_memory() if self._device.type == "cuda" else numbers
+        return pixels, numbers.pin_memory() if self._store.device.type == "cuda" else numbers

@@ -39,8 +39,7 @@ def read_batches(
     dataset: PatchDataset, batches: Batches | _Missing, *, workers: int, device: torch.device
 ) -> DataLoader[Patches] | SentPatches | DecodedPatches:
     """Batches that are read each time and sent to the device, or decoded there."""
-    store = store_for(dataset, workers, device) if isinstance(dataset, ConcentricPatches) else None
-    if isinstance(dataset, ConcentricPatches) and store is not None:
+    if isinstance(dataset, ConcentricPatches) and (store := store_for(dataset, workers, device)) is not None:
         return DecodedPatches(dataset, batches, store)
     if device.type == "cuda" and workers:
         return SentPatches(dataset, batches, workers=workers, device=device)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import cv2
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from histo_monai.utils.process.forks import end_opencv_threads_before_forks
 from histo_monai.utils.process.processes import map_over_processes

@@ -68,20 +68,16 @@ def suggest_first(draft: Path, params: Params, encoder: Path, num: int, side_um:
     )
     labeled = patches[patches["split"] == "train"]
     check_slides([candidates, patches])
-    features = encoded([candidates, labeled], encoder, environment)
     squares = fields(candidates.assign(mpp=search.side_um / candidates["side_px"]))
-    given = fields(taken(patches, candidates))
-    is_open = np.ones(len(candidates), bool)
-    for number in range(len(given.sides_px)):
-        is_open &= ~squares.overlapping(given, number)
-    rows = candidates[is_open].reset_index(drop=True)
+    rows = candidates[squares.apart_from(fields(taken(patches, candidates)))].reset_index(drop=True)
     if rows.empty:
         raise InputError(f"suggest: all {len(candidates)} candidates are labeled. Fix: add slides")
+    features, labeled_features = encoded([rows, labeled], encoder, environment)
     chosen = choose_typical(
-        features[0][is_open],
+        features,
         num,
         seed=params.index.seed,
-        labeled_features=features[1] if len(labeled) else None,
+        labeled_features=labeled_features,
         fields=fields(rows.assign(mpp=search.side_um / rows["side_px"])),
         most_per_slide=most_per_slide(num, rows["slide_id"].nunique()),
     )
@@ -102,7 +98,8 @@ def encoded(tables: list[pd.DataFrame], encoder: Path, environment: Environment)
     device = environment.device
     network, about = load_encoder(encoder)
     side = int(about["patch_px"])
-    network = Encoding().ready(network, device)
+    encoding = Encoding()
+    network = encoding.ready(network, device)
     reading = PatchReading(side, None, environment.workers, device)
     features = []
     for table in tables:
@@ -111,6 +108,6 @@ def encoded(tables: list[pd.DataFrame], encoder: Path, environment: Environment)
         loader = reading.in_order(bare, _BATCH).loader if len(bare) else ()
         for patches, _ in progress(loader, title="patches", unit="batch"):
             with torch.inference_mode(), precision(device):
-                parts.append(network(single_view(patches, side, device)).float().cpu().numpy())
+                parts.append(encoding.features(network, single_view(patches, side, device))[:, 0].numpy())
         features.append(np.concatenate(parts))
     return features

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from histo_monai.utils.process.cluster import cluster_address, map_over_cluster
 from histo_monai.utils.process.progress import progress

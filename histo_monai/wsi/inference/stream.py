@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -67,7 +67,9 @@ class SlidePatches:
             blocks = CellBlocks(slide, grid, cells, patch_px=plan.patch_px, mpp=plan.mpp)
         return cls(grid, cells, tissue, blocks, plan.batch_size)
 
-    def batches(self, device: torch.device, workers: int) -> Iterator[tuple[torch.Tensor, NDArray[np.int64]]]:
+    def batches(
+        self, device: torch.device, workers: int
+    ) -> Generator[tuple[torch.Tensor, NDArray[np.int64]]]:
         """Batches (n, 3, P, P), float32, 0..1, channels last, on the device; and cell numbers.
 
         A GPU that decodes JPEG cuts the patches itself (`data.decoding`).

@@ -58,6 +58,6 @@ def test_the_threads_end_when_the_iteration_is_given_up(device: torch.device) ->
 
     items = prepared_ahead(range(100), prepare, _stream(device), 2)
     next(items)
-    items.close()  # type: ignore[attr-defined]
+    items.close()
     assert _threads() == 0
     assert len(started) <= 2 * AHEAD + 1

@@ -68,7 +68,9 @@ def test_threads_with_a_small_store_get_their_own_tiles(real_slides: Path) -> No
             assert np.array_equal(pixels.numpy(), right)
 
 
-def test_a_tile_that_another_thread_has_stored_meanwhile_keeps_its_slot(real_slides: Path) -> None:
+def test_a_tile_that_another_thread_has_stored_meanwhile_keeps_its_slot(
+    real_slides: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = TileStore(PillowCodec(), CPU, max_bytes=4 * TILE_BYTES)
     with opened(real_slides / "lymph-node.tif") as slide:
         boxes = _boxes(slide, [(0, 1), (0, 2)])
@@ -76,11 +78,11 @@ def test_a_tile_that_another_thread_has_stored_meanwhile_keeps_its_slot(real_sli
         decode = store.codec.decode
 
         def late(page: Page, tiles: Sequence[bytes]) -> list[torch.Tensor | None]:
-            store.codec.decode = decode  # type: ignore[method-assign]
+            monkeypatch.setattr(store.codec, "decode", decode)
             read_patches(slide, other, store)
             return decode(page, tiles)
 
-        store.codec.decode = late  # type: ignore[method-assign]
+        monkeypatch.setattr(store.codec, "decode", late)
         for wanted in (boxes, other, boxes):
             assert np.array_equal(read_patches(slide, wanted, store).numpy(), slide.read_many(wanted))
 

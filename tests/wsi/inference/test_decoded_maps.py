@@ -78,5 +78,5 @@ def test_the_threads_end_before_the_slide_is_closed(
     monkeypatch.setattr(type(patches.blocks), "close", closed)
     batches = patches.batches(device, 0)
     next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     assert running == [0]
