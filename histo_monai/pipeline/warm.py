@@ -30,10 +30,11 @@ ADDRESS = "HISTO_MONAI_WARM"
 _CLI = "histo_monai.pipeline.cli"
 _STAGES = "histo_monai.pipeline.stages"
 _THREADS = "histo_monai.utils.process.threads"
+_STORED = "histo_monai.pipeline.stored_features"
 _LIBRARIES = (
     _CLI,
     *(f"{_STAGES}.{name}" for name in ("code", "index", "check", "compare", "report")),
-    *("torch", "torchvision", "ignite.handlers"),
+    *("torch", "torchvision", "ignite.handlers", "timm"),
     *(f"{_STAGES}.{name}" for name in ("features", "finetune", "consistency", "evaluate", "heatmap")),
 )
 """Modules that are loaded beforehand, quick ones first; a command may begin after each."""
@@ -137,6 +138,8 @@ def _serve(listening: socket.socket) -> None:
             asking.close()
         elif waiting:
             importlib.import_module(waiting.pop(0))
+            if not waiting:  # four stages ask for this digest: forks know the parsed modules
+                importlib.import_module(_STORED).features_code_sha256()
 
 
 def _reap(*_: object) -> None:

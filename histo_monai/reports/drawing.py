@@ -14,6 +14,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colorblind-safe colors (Okabe & Ito 2008)."""
 INK, GRAY, PALE = "#333333", "#767676", "#b0b0b0"
 _DPI = 100
+FAST_PNG = {"compress_level": 3}
+"""Options of Pillow for pictures of slides: a third of the time, four percent more bytes than its default."""
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import image
 from numpy.typing import NDArray
 
+from histo_monai.reports.drawing import FAST_PNG
 from histo_monai.reports.maps.mosaic import mask_picture
 from histo_monai.reports.maps.overlay import blend, overlay
 from histo_monai.reports.maps.winners import reference_picture
@@ -173,4 +174,4 @@ def write_slide_maps(
         classes=style.classes,
     )
     with whole_file(folder / f"{slide_id}.png") as draft:
-        image.imsave(draft, pixels)
+        image.imsave(draft, pixels, pil_kwargs=FAST_PNG)

@@ -4,11 +4,17 @@ import gc
 
 import pytest
 
+from histo_monai.utils.process import garbage
 from histo_monai.utils.process.garbage import lasting
 
 
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage._Process, "is_frozen", False)  # another test may have called a stage
+
+
 def test_what_was_made_is_not_searched_and_what_comes_later_is() -> None:
-    gc.unfreeze()  # another test may have called a stage
+    gc.unfreeze()
     try:
         with lasting():
             assert not gc.isenabled()
