@@ -72,14 +72,16 @@ def _slides(paths: list[Path], labels: NDArray[np.int64], **options: int) -> Sli
     return Slides(Bags(paths, **options), known, folds, groups, 2)
 
 
-def _fit(slides: Slides, seed: int = 0, epochs: int = SETTINGS.epochs) -> CrossFitted:
-    return cross_fit(slides, replace(SETTINGS, epochs=epochs), seed=seed, device=torch.device("cpu"))
+def _fit(slides: Slides, seed: int = 0, settings: MilSettings = SETTINGS) -> CrossFitted:
+    return cross_fit(slides, settings, seed=seed, device=torch.device("cpu"))
 
 
 @pytest.mark.learns
 def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Write) -> None:
     bags, labels, lesions = _cohort()
-    found = _fit(_slides(write(bags), labels), epochs=40)  # 20 are too few from one initialization in six
+    # At 3e-3 and 1e-2 the attention of one cohort in six ends on other patches, with 20 slides to learn from.
+    settings = replace(SETTINGS, epochs=40, lr=1e-2, weight_decay=0.1)
+    found = _fit(_slides(write(bags), labels), settings=settings)
     shares = found.probabilities["attention"]
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     assert auc(labels[:-NUM_TESTED], shares[:-NUM_TESTED, 1]).value > 0.95
