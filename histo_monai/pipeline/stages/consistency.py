@@ -35,6 +35,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.pipeline.references import reference_tensors
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.teaching import Teaching, student_code
 from histo_monai.semisupervised import METHODS
@@ -130,11 +131,14 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     }
     about = _about(assembly, of_run, metrics, provenance)
     with whole_folder(of_run.student_folder) as folder:
-        save_model(folder / paths.MODEL, model.state_dict(), {**description, **about})
+        of_rows = training if isinstance(training, HeadTraining) else assembly
+        reference = partial(reference_tensors, of_rows.features)
+        state = {**model.state_dict(), **reference(model, rows.labeled)}
+        save_model(folder / paths.MODEL, state, {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
         write_fold_models(
-            folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names
+            folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names, reference
         )
         write_json(
             folder / paths.CHOICE,
