@@ -22,7 +22,7 @@ from histo_monai.utils.randomness import generator
 
 from .encoders import IMAGENET, digest_of, write_encoder
 from .features import EncoderSource, encoded, load_features, save_features
-from .tasks import TASKS, fold_of_rows, read_patches, targets_of
+from .tasks import TASKS, read_patches
 
 Pixels = NDArray[np.uint8]
 

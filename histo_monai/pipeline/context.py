@@ -36,6 +36,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.references import Reference
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.training.device import tensors_on
 from histo_monai.training.events import Hyperparameters
@@ -266,7 +267,7 @@ def write_fold_models(
     described: Sequence[Mapping[str, Any]],
     whole: TaskModel,
     classes: list[str] | None,
-    reference: Callable[[TaskModel, pd.DataFrame], Mapping[str, torch.Tensor]],
+    reference: Reference,
 ) -> None:
     """Write folds.csv, one model per fold, and predictions.csv with each labeled patch predicted without its fold.
 
@@ -278,7 +279,7 @@ def write_fold_models(
         described: JSON description of each fold's model.
         whole: model with all labels, saved in the folder above.
         classes: class names; None for scores.
-        reference: model and its labeled rows -> tensors of the labeled patches, for the model's file.
+        reference: of each fold's model and its labels.
     """
     folder.mkdir()
     write_folds(folder / paths.FOLDS_CSV, folds if validated else LabelFolds({}))

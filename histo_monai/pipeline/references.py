@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,21 +18,27 @@ from histo_monai.models.task_model import TaskModel
 _LOG = logging.getLogger(__name__)
 
 
-def reference_tensors(
-    features: Callable[[TaskModel, pd.DataFrame], NDArray[np.float32]],
-    model: TaskModel,
-    labeled: pd.DataFrame,
-) -> Mapping[str, torch.Tensor]:
-    """Tensors of labeled patches for a model's file; none, with a line in the log, for labels of one patient.
+class ReadsFeatures(Protocol):
+    """What knows the features that a model's head reads."""
 
-    Args:
-        features: model and rows -> features that its head reads, Shape (n, D).
-        labeled: rows with the labels of the training.
-    """
-    rows = labeled.reset_index(drop=True)
-    patients = grouping_key(rows).to_numpy(str)
-    if rows.empty or len(set(patients)) < 2:
-        _LOG.info("model: labels of one patient: maps have no distance to the training patches")
-        return {}
-    reference = TrainingReference.fit(features(model, rows), patients)
-    return reference.tensors() if reference else {}
+    def features(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Features of rows, Shape (n, D)."""
+
+
+Reference = Callable[[TaskModel, pd.DataFrame], Mapping[str, torch.Tensor]]
+"""Model and its labeled rows -> tensors of the labeled patches, for the model's file."""
+
+
+def references(reader: ReadsFeatures) -> Reference:
+    """Reference of a model by features that a head reads; without tensors, which the log states, for one patient."""
+
+    def tensors(model: TaskModel, labeled: pd.DataFrame) -> Mapping[str, torch.Tensor]:
+        rows = labeled.reset_index(drop=True)
+        patients = grouping_key(rows).to_numpy(str)
+        if len(set(patients)) < 2:
+            _LOG.info("model: labels of one patient: maps have no distance to the labeled patches")
+            return {}
+        reference = TrainingReference.fit(reader.features(model, rows), patients)
+        return reference.tensors() if reference else {}
+
+    return tensors

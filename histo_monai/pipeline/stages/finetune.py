@@ -33,7 +33,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
-from histo_monai.pipeline.references import reference_tensors
+from histo_monai.pipeline.references import references
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
@@ -126,8 +126,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.finetuned) as folder:
-        of_rows = training if isinstance(training, HeadTraining) else assembly
-        reference = partial(reference_tensors, of_rows.features)
+        reference = references(training if isinstance(training, HeadTraining) else assembly)
         state = {**merged_state(model), **reference(model, rows.labeled)}
         save_model(folder / paths.MODEL, state, {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
