@@ -22,14 +22,16 @@ _ROWS, _THRESHOLD = f"{PREFIX}rows", f"{PREFIX}threshold"
 QUANTILE = 0.95
 """Of labeled patches, as far from the labeled patches of other patients as the threshold, or nearer."""
 MOST_ROWS = 1000
-"""Of more labeled patches so many are drawn at random."""
+"""Of more labeled patches so many are selected at random."""
+SMALLEST_THRESHOLD = 1e-4
+"""Rounding is far below it."""
 
 
 class TrainingReference(nn.Module):
     """Distance to the nearest labeled training patch, as a multiple of a threshold: features (n, D) -> (n,).
 
-    The distance is 1 minus the cosine of the features. Above 1, a patch is unlike the training: fewer than 1 of 20
-    labeled patches is as far from those of other patients.
+    The distance is 1 minus the cosine of the features. Above 1, a patch is unlike the training: 1 of 20 labeled
+    patches is as far from those of other patients.
 
     Args:
         rows: features of labeled patches at unit length, Shape (m, D).
@@ -57,7 +59,7 @@ class TrainingReference(nn.Module):
         same = torch.from_numpy(owners[:, None] == owners)
         distances = 1 - (rows @ rows.T).masked_fill(same, -1.0).amax(dim=1)
         threshold = np.quantile(distances.double().numpy(), QUANTILE)
-        return cls(rows, torch.tensor(max(threshold, 1e-6)))
+        return cls(rows, torch.tensor(max(threshold, SMALLEST_THRESHOLD)))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(n, D) -> (n,), float32 under autocast too."""
