@@ -55,9 +55,7 @@ def test_the_distance_is_1_minus_the_largest_cosine_as_a_multiple_of_the_distanc
 def test_other_tissue_is_unlike_the_training_and_new_patients_are_not(seed: int) -> None:
     training = TrainingReference.fit(_tissue(240, COLON, seed), np.arange(240) // 8)
     assert training is not None
-    new, other = (
-        training(torch.from_numpy(_tissue(160, shift, 100 + seed))) > 1 for shift in (COLON, LIVER)
-    )
+    new, other = (training(torch.from_numpy(_tissue(160, shift, 100 + seed))) > 1 for shift in (COLON, LIVER))
     assert other.all()
     assert new.float().mean() < 0.25
 
