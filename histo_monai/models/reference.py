@@ -95,9 +95,15 @@ def has_reference(path: Path) -> bool:
         return _ROWS in set(file.keys())
 
 
+def reference_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Tensors of the labeled patches in a model's file, undamaged; empty if it holds none."""
+    if not has_reference(path):
+        return {}
+    with safetensors.safe_open(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in (_ROWS, _THRESHOLD)}
+
+
 def load_reference(path: Path) -> TrainingReference | None:
     """Labeled training patches of a model's file, whose digest was checked; None if it holds none."""
-    if not has_reference(path):
-        return None
-    with safetensors.safe_open(path, "pt") as file:
-        return TrainingReference(file.get_tensor(_ROWS), file.get_tensor(_THRESHOLD))
+    tensors = reference_tensors(path)
+    return TrainingReference(tensors[_ROWS], tensors[_THRESHOLD]) if tensors else None

@@ -174,7 +174,7 @@ def test_slides_and_maps_state_what_is_unlike_the_labeled_patches_of_other_patie
 def test_a_model_of_a_fold_holds_no_labeled_patch_of_it() -> None:
     folder = MODEL.parent / "folds"
     folds, labeled = pd.read_csv(folder / "folds.csv"), pd.read_csv(folder / "predictions.csv")
-    fold_of = labeled["patient_id"].map(folds.set_index("patient")["fold"])
+    fold_of = ("patient " + labeled["patient_id"]).map(folds.set_index("patient")["fold"])
     every = load_model(MODEL)[0]["reference.rows"]
     assert len(every) == len(labeled)
     for number, path in enumerate(sorted(folder.glob("without-*.safetensors"))):
