@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from histo_monai.data.tables.patches import labeled_table
-from histo_monai.models.reference import QUANTILE, TrainingReference
+from histo_monai.models.reference import QUANTILE, TrainingReference, stored_rows
 from histo_monai.slides import Box, open_slide
 from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
 from histo_monai.utils.randomness import generator
@@ -161,7 +161,8 @@ class Distance(Protocol):
 
 def nearest(training: Features, patients: NDArray, patches: Features) -> NDArray[np.float64]:
     """Distance of the package: cosine to the nearest training patch."""
-    reference = TrainingReference.fit(training, patients)
+    some = stored_rows(len(training))
+    reference = TrainingReference.fit(training[some], patients[some])
     if reference is None:
         raise ValueError("training patches of one patient")
     return reference(torch.from_numpy(patches)).double().numpy()

@@ -22,9 +22,16 @@ _ROWS, _THRESHOLD = f"{PREFIX}rows", f"{PREFIX}threshold"
 QUANTILE = 0.95
 """Of labeled patches, as far from the labeled patches of other patients as the threshold, or nearer."""
 MOST_ROWS = 1000
-"""Of more labeled patches so many are selected at random."""
+"""Number of labeled patches in a model's file (`stored_rows`)."""
 SMALLEST_THRESHOLD = 1e-4
 """Rounding is far below it."""
+
+
+def stored_rows(num: int) -> NDArray[np.int64]:
+    """Numbers of the labeled patches to store, at random of more than `MOST_ROWS`; sorted."""
+    if num <= MOST_ROWS:
+        return np.arange(num)
+    return np.sort(generator(0, "reference").permutation(num)[:MOST_ROWS])
 
 
 class TrainingReference(nn.Module):
@@ -49,9 +56,6 @@ class TrainingReference(nn.Module):
     @classmethod
     def fit(cls, features: NDArray[np.floating], patients: NDArray) -> Self | None:
         """Reference of labeled patches, Shape (m, D), of patients, Shape (m,); None for fewer than two patients."""
-        if len(features) > MOST_ROWS:
-            some = np.sort(generator(0, "reference").permutation(len(features))[:MOST_ROWS])
-            features, patients = features[some], patients[some]
         _, owners = np.unique(np.asarray(patients, str), return_inverse=True)
         if owners.max(initial=0) < 1:
             return None

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from histo_monai.data.tables.tasks import grouping_key
-from histo_monai.models.reference import TrainingReference
+from histo_monai.models.reference import TrainingReference, stored_rows
 from histo_monai.models.task_model import TaskModel
 
 _LOG = logging.getLogger(__name__)
@@ -33,12 +33,12 @@ def references(reader: ReadsFeatures) -> Reference:
     """Reference of a model by features that a head reads; without tensors, which the log states, for one patient."""
 
     def tensors(model: TaskModel, labeled: pd.DataFrame) -> Mapping[str, torch.Tensor]:
-        rows = labeled.reset_index(drop=True)
+        rows = labeled.iloc[stored_rows(len(labeled))].reset_index(drop=True)
         patients = grouping_key(rows).to_numpy(str)
         if len(set(patients)) < 2:
             _LOG.info("model: labels of one patient: maps have no distance to the labeled patches")
             return {}
         reference = TrainingReference.fit(reader.features(model, rows), patients)
-        return reference.tensors() if reference else {}
+        return {} if reference is None else reference.tensors()
 
     return tensors
