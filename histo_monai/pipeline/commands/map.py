@@ -205,11 +205,9 @@ def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: M
 def _drawn_as(style: MapStyle) -> dict[str, Any]:
     """Style settings as JSON returns them; maps of earlier models have no distance."""
     settings = {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
-    return (
-        settings
-        if style.has_distance
-        else {name: settings[name] for name in settings if name != "has_distance"}
-    )
+    if not style.has_distance:
+        del settings["has_distance"]
+    return settings
 
 
 def _files(job: SlideJob, style: MapStyle) -> list[str]:
