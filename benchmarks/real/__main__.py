@@ -3,6 +3,7 @@
     python -m benchmarks.real plan      # how many runs count, and how many of them are done
     python -m benchmarks.real run       # do what is missing; stop it and call it again to go on
     python -m benchmarks.real report    # docs/real.csv and docs/real.md
+    python -m benchmarks.real unlike    # patches unlike the training: other organs, laboratories, pen, blur
 
 Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
 `--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's
@@ -21,6 +22,7 @@ from pathlib import Path
 from histo_monai.evaluation.baselines.models import COLOR
 from histo_monai.utils.errors import InputError
 
+from . import unlike
 from .encoders import BUILT_IN, write_encoder
 from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
@@ -51,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("what", choices=("plan", "run", "report"))
+    made.add_argument("what", choices=("plan", "run", "report", "unlike"))
     made.add_argument(
         "--real", type=Path, default=ROOT.parent / "shared" / "real", help="folder of the zips of patches"
     )
@@ -114,6 +116,9 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     check_data(options.real, options.tasks)
     options.cache.mkdir(parents=True, exist_ok=True)
     (options.cache / ".gitignore").write_text("*\n")
+    if options.what == "unlike":
+        print(unlike.table(options.real, options.cache, options.budgets))
+        return 0
     bench = Bench(options.real, options.cache, models_of(options))
     draws = list(FRESH_DRAWS) if options.fresh else options.draws
     jobs = bench.jobs(options.tasks, options.budgets, draws)

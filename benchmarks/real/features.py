@@ -59,8 +59,8 @@ class ColorSource:
         if not path.exists():
             reading = _reading(DATASETS[task.dataset].side_px)
             loader = reading.in_order(_bare(read_patches(real, task)), BATCH).loader
-            _save(path, color_features(loader))
-        return _load(path)
+            save_features(path, color_features(loader))
+        return load_features(path)
 
 
 @dataclass(frozen=True)
@@ -86,22 +86,33 @@ class EncoderSource:
         path = cache / "features" / name
         if not path.exists():
             _LOG.info("features: encoder=%s dataset=%s fold=%d", self.path, task.dataset, fold)
-            _save(path, self._encode(_bare(read_patches(real, task)), task, fold))
-        return _load(path)
+            save_features(path, self._encode(_bare(read_patches(real, task)), task, fold))
+        return load_features(path)
 
     def _encode(self, patches: pd.DataFrame, task: RealTask, fold: int) -> Features:
-        description = description_of(self.path)
-        reading = _reading(description["patch_px"])
-        seen = Task(None, patch_px=reading.patch_px, device=reading.device)
-        torch.manual_seed(0)
-        model = from_encoder(self.path, 1)[0].eval()
-        if not keeps_statistics(description):
+        training = None
+        if not keeps_statistics(description_of(self.path)):
             training = patches[fold_of_rows(task, patches) != fold].reset_index(drop=True)
-            statistics = for_statistics(reading, training, STATISTICS_PATCHES, 256, 0)
-            if statistics is None:
+            if training.empty:
                 raise ValueError(f"{task.name}: no training patch in fold {fold}")
-            take_statistics(model, seen, statistics)
-        return dict(depth_features(model.encoder, seen, reading.in_order(patches, BATCH).loader))
+        return encoded(self.path, patches, training)
+
+
+def encoded(path: Path, patches: pd.DataFrame, training: pd.DataFrame | None = None) -> Features:
+    """Features of a table's patches at every depth of an encoder.
+
+    Args:
+        path: encoder.safetensors.
+        training: patches of which an encoder retakes its statistics; None: it keeps them.
+    """
+    reading = _reading(description_of(path)["patch_px"])
+    seen = Task(None, patch_px=reading.patch_px, device=reading.device)
+    torch.manual_seed(0)
+    model = from_encoder(path, 1)[0].eval()
+    statistics = None if training is None else for_statistics(reading, training, STATISTICS_PATCHES, 256, 0)
+    if statistics is not None:
+        take_statistics(model, seen, statistics)
+    return dict(depth_features(model.encoder, seen, reading.in_order(patches, BATCH).loader))
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ class FileSource:
         Raises:
             InputError: the dataset is missing, or its rows are others.
         """
-        arrays = _load(self.path)
+        arrays = load_features(self.path)
         patches = read_patches(real, task)
         rows = arrays.get(task.dataset)
         if rows is None or rows.ndim != 2 or len(rows) != len(patches):
@@ -144,12 +155,14 @@ class FileSource:
 
 
 @lru_cache(maxsize=8)
-def _load(path: Path) -> Features:
+def load_features(path: Path) -> Features:
+    """Features of a file of `save_features`."""
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
 
 
-def _save(path: Path, features: Features) -> None:
+def save_features(path: Path, features: Features) -> None:
+    """Write features, whole or not at all."""
     with whole_file(path) as draft:
         np.savez(draft, **features)  # type: ignore[arg-type]  # stubs take the names for options
 

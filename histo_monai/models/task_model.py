@@ -15,6 +15,7 @@ from histo_monai.models.encoder import Encoder, encoder_from
 from histo_monai.models.heads.mixture import Mixture
 from histo_monai.models.heads.task import LINEAR, TRAINED_HEADS
 from histo_monai.models.layers import DOWN, UP, LowRankLinear
+from histo_monai.models.reference import without_reference
 from histo_monai.models.settings import Depth
 from histo_monai.models.sharing.folds import (
     ENCODER_PREFIX,
@@ -123,6 +124,7 @@ def from_task_model(path: str | Path, whole: WholeModel | None = None) -> tuple[
         return _sharing(path, whole)
     state, description = load_model(path)
     model = _task_model(description, path)
+    state = without_reference(state)
     load_into(model, with_encoder(state, description, model.state_dict(), path), "", path, shares=True)
     return model, description
 
@@ -131,7 +133,7 @@ def _sharing(path: Path, whole: WholeModel) -> tuple[TaskModel, dict[str, Any]]:
     state, description = (whole.state, whole.description) if path == whole.path else load_model(path)
     check_whole(description, path, whole.path)
     model = _task_model(description, path)
-    own = {name: tensor.to(whole.device) for name, tensor in state.items()}
+    own = {name: tensor.to(whole.device) for name, tensor in without_reference(state).items()}
     for layer in adapted_layers(own):
         LowRankLinear.of(model.get_submodule(layer), own[layer + DOWN], own[layer + UP])
     is_part = path == whole.path or WHOLE_MODEL in description

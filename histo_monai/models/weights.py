@@ -28,7 +28,7 @@ _PREFIXES = (
 )
 _HEADS = (
     *("fc", "head", "heads", "head_dist", "classifier", "projector", "projection_head", "predictor"),
-    *("prototypes", "mask_token", "queue", "queue_ptr", "pooler", "dino_head", "ibot_head"),
+    *("prototypes", "mask_token", "queue", "queue_ptr", "pooler", "dino_head", "ibot_head", "reference"),
 )
 _OWN = "encoder.trunk."
 """Prefix in an encoder.safetensors of this project."""

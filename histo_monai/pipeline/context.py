@@ -36,10 +36,11 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.references import Reference
 from histo_monai.semisupervised.settings import StudentRecipe
 from histo_monai.training.device import tensors_on
 from histo_monai.training.events import Hyperparameters
-from histo_monai.training.prediction import predict
+from histo_monai.training.prediction import over_patches, predict
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
@@ -162,6 +163,12 @@ class Assembly:
         predicted: NDArray[np.float32] = predict(model, self.task, self.in_order(rows).loader).numpy()
         return predicted
 
+    def features(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Last features before the head of unaugmented patches, (n, D)."""
+        loader = self.in_order(rows).loader
+        features: NDArray[np.float32] = over_patches(model, model.encoder, self.task, loader).numpy()
+        return features
+
     def load(self, path: Path, whole: WholeModel | None = None) -> tuple[TaskModel, dict[str, Any]]:
         """Model of this task, and its description.
 
@@ -260,6 +267,7 @@ def write_fold_models(
     described: Sequence[Mapping[str, Any]],
     whole: TaskModel,
     classes: list[str] | None,
+    reference: Reference,
 ) -> None:
     """Write folds.csv, one model per fold, and predictions.csv with each labeled patch predicted without its fold.
 
@@ -271,6 +279,7 @@ def write_fold_models(
         described: JSON description of each fold's model.
         whole: model with all labels, saved in the folder above.
         classes: class names; None for scores.
+        reference: of each fold's model and its labels.
     """
     folder.mkdir()
     write_folds(folder / paths.FOLDS_CSV, folds if validated else LabelFolds({}))
@@ -283,6 +292,7 @@ def write_fold_models(
         elif has_adapters(model):
             state, beside = adapters_alone(model, whole, saved)
         about = {**about, "without_fold": fold, **beside}
+        state = {**state, **reference(model, labeled[folds.of(labeled) != fold])}
         save_model(folder / paths.fold_model(fold), state, about)
     table = predictions_table(labeled.assign(split="validation"), {name: validated.predictions}, classes)
     write_predictions(folder / paths.PREDICTIONS, [table])

@@ -234,6 +234,10 @@ class HeadTraining:
         """Predictions of a head from stored features, (n, K): class probabilities or scores."""
         return predictions_of(model.head, model.encoder.depths, self.assembly.task, self._features, rows)
 
+    def features(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
+        """Features that a model's head reads, (n, D)."""
+        return self._features.at(rows, model.encoder.depths)
+
     @property
     def read(self) -> list[Path]:
         """Files beside patches.csv that heads are made from."""

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.real import __main__ as program
+from benchmarks.real import unlike
 from benchmarks.real.jobs import Bench
 from benchmarks.real.models import frozen_models
 from benchmarks.real.tasks import (
@@ -188,3 +189,30 @@ def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
     page = (tmp_path / "real.md").read_text()
     assert "2 patients: no test." in page
     assert "364 runs count, 364 of them are done" in page
+
+
+def test_drawn_patches_are_those_of_the_table_changed_alone(real: Path) -> None:
+    rows = read_patches(real, TASKS["glas-classes"]).iloc[:3]
+    plain = list(unlike.drawn_patches(real, rows, lambda pixels, number: pixels))
+    assert [pixels.shape for pixels in plain] == [(128, 128, 3)] * 3
+    for number, pixels in enumerate(plain):
+        marked = unlike.pen(pixels, number)
+        is_changed = (marked != pixels).any(axis=2)
+        assert 0.05 < is_changed.mean() < 0.95
+        assert unlike.blurred(3.0)(pixels, 0).std() < pixels.std()
+        assert unlike.coarser(pixels, 0).shape == (79, 79, 3)
+
+
+@pytest.mark.parametrize("name", ["nearest, cosine", "Mahalanobis"])
+def test_tissue_that_no_patient_has_is_far_by_a_distance(name: str) -> None:
+    random = np.random.default_rng(0)
+    patients = np.repeat(np.arange(6), 40)
+    one, another = 20 * np.eye(80)[:2]
+    training, new, other = (
+        (center + random.normal(0, 1, (num, 80))).astype(np.float32)
+        for num, center in ((240, one), (50, one), (50, another))
+    )
+    of = unlike.DISTANCES[name]
+    assert of(training, patients, other).min() > 1
+    assert of(training, patients, other).min() > of(training, patients, new).max()
+    assert (of(training, patients, new) > 1).mean() < 0.3

@@ -149,6 +149,37 @@ def test_a_head_maps_slides_from_features_as_the_network_does(monkeypatch: pytes
     pd.testing.assert_frame_equal(scores[cells], mapped[cells])
     np.testing.assert_allclose(scores["finetuned"], mapped["model"], atol=0.01)
     assert scores["finetuned"].nunique() > 1
+    np.testing.assert_allclose(scores["finetuned_distance"], mapped["model_distance"], rtol=0.02, atol=0.02)
+    assert scores["finetuned_distance"].nunique() > 1
+
+
+@pytest.mark.usefixtures("project")
+def test_slides_and_maps_state_what_is_unlike_the_labeled_patches_of_other_patients() -> None:
+    assert main(("heatmap", *RUN)) == 0
+    maps = Path("data/heatmaps/random-0-supervised-0")
+    slides = pd.read_csv(maps / "slides.csv").set_index("slide_id")
+    for slide_id, row in slides.iterrows():
+        scores = pd.read_csv(maps / f"scores/{slide_id}.csv")
+        for model in ("finetuned", "student"):
+            is_unlike = scores[f"{model}_distance"] > 1
+            fraction = scores["tissue"][is_unlike].sum() / scores["tissue"].sum()
+            assert row[f"unlike_training_{model}"] == pytest.approx(fraction, abs=1e-3)
+            assert (maps / model / f"{slide_id}.distance.tif").is_file()
+    mostly = slides.filter(like="unlike_training").max(axis=1) > 0.5
+    (line,) = json.loads((maps / "metrics.json").read_text())["warnings"] or [""]
+    assert all((str(name) in line) == is_mostly for name, is_mostly in mostly.items())
+
+
+@pytest.mark.usefixtures("project")
+def test_a_model_of_a_fold_holds_no_labeled_patch_of_it() -> None:
+    folder = MODEL.parent / "folds"
+    folds, labeled = pd.read_csv(folder / "folds.csv"), pd.read_csv(folder / "predictions.csv")
+    fold_of = ("patient " + labeled["patient_id"]).map(folds.set_index("patient")["fold"])
+    every = load_model(MODEL)[0]["reference.rows"]
+    assert len(every) == len(labeled)
+    for number, path in enumerate(sorted(folder.glob("without-*.safetensors"))):
+        rows = load_model(path)[0]["reference.rows"]
+        assert len(rows) == (fold_of != number).sum() < len(labeled)
 
 
 @pytest.mark.usefixtures("project")
@@ -185,7 +216,7 @@ def test_a_model_of_a_fold_is_its_head_beside_the_model_with_the_encoder() -> No
     (path, *_) = sorted((MODEL.parent / "folds").glob("without-*.safetensors"))
     held = load_model(path)[0]
     assert held
-    assert all(name.startswith("head.") for name in held)
+    assert all(name.startswith(("head.", "reference.")) for name in held)
     of_fold, whole = from_task_model(path)[0].state_dict(), from_task_model(MODEL)[0].state_dict()
     assert of_fold.keys() >= whole.keys() - held.keys()
     assert all(torch.equal(of_fold[name], whole[name]) for name in whole if name.startswith("encoder."))

@@ -17,6 +17,7 @@ import timm
 import torch
 import yaml
 
+from histo_monai.models.reference import load_reference
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.cli import main
 from tests.hostile.project import params_with, write_own_project
@@ -111,6 +112,10 @@ def test_a_published_encoder_goes_from_its_file_to_a_map(
         scores = model.eval()(patches).softmax(dim=1)[:, about["classes"].index("tumor")]
     np.testing.assert_allclose(cells["model"], scores, atol=2e-6)
     assert cells["model"].std() > 1e-3
+    reference = load_reference(MODEL)
+    assert reference is not None
+    with torch.no_grad():
+        np.testing.assert_allclose(cells["model_distance"], reference(model.encoder(patches)), atol=1e-3)
     for option, output in (("--trunk", "trunk.safetensors"), ("--bundle", "bundle"), ("--onnx", "m.onnx")):
         assert project("export", str(MODEL), option, output) == 0
         assert Path(output).exists()

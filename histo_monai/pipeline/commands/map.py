@@ -10,8 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.evaluation.recommendation import read_recommendation
+from histo_monai.models.reference import has_reference
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
@@ -24,7 +27,7 @@ from histo_monai.slides.annotations import BOUNDS
 from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import read_heatmap
+from histo_monai.wsi.heatmaps.heatmap import UNLIKE, read_heatmap, unlike_slides
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
 from histo_monai.wsi.inference.heatmaps import MapWork, map_slides
 from histo_monai.wsi.inference.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
@@ -95,7 +98,16 @@ def run(
     params = load_params(paths.PARAMS) if paths.PARAMS.exists() else None
     look = Look() if params is None else Look.of(params)
     settings, classes = _settings(look, Path(model), stride_um, positive_class)
-    style = MapStyle(classes, look.overlay_mpp, look.region_threshold, **asdict(look.detection))
+    has_distance = has_reference(Path(model))
+    if not has_distance:
+        _LOG.info("map: model=%s holds no labeled patches, so maps have no distance to them", model)
+    style = MapStyle(
+        classes,
+        look.overlay_mpp,
+        look.region_threshold,
+        **asdict(look.detection),
+        has_distance=has_distance,
+    )
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
     jobs, bad = usable_jobs(asked, settings)
@@ -191,8 +203,11 @@ def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: M
 
 
 def _drawn_as(style: MapStyle) -> dict[str, Any]:
-    """Style settings as JSON returns them."""
-    return {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
+    """Style settings as JSON returns them; maps of earlier models have no distance."""
+    settings = {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
+    if not style.has_distance:
+        del settings["has_distance"]
+    return settings
 
 
 def _files(job: SlideJob, style: MapStyle) -> list[str]:
@@ -254,7 +269,12 @@ def _publish(
     if slide.sample_sha256 != about[MADE_FROM]["slide_sample_sha256"]:
         raise SlideError(job.path, "the file changed during mapping. Fix: run again once it is complete")
     drafts = [work / name for name in _files(job, style)]
+    unlike = heatmap.unlike_training(COLUMN)
     content = {**about, "slide": slide.as_dict(), DRAWN_AS: _drawn_as(style), "provenance": provenance}
+    if np.isfinite(unlike):
+        content |= {UNLIKE: round(unlike, 4)}
     storage.publish(drafts, _record(folder, job), content, inputs)
     (work / f"{job.slide_id}.json").unlink()
     _LOG.info("map: slide=%s cells=%d stride=%g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)
+    for line in unlike_slides({title: unlike}):
+        _LOG.warning("map: %s", line)

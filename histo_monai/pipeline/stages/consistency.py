@@ -35,6 +35,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.pipeline.references import references
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.pipeline.teaching import Teaching, student_code
 from histo_monai.semisupervised import METHODS
@@ -116,31 +117,31 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     model, description, result = training.train(candidate=training.candidate(validated))
     if idist.get_rank() > 0:
         return
-    measured = validated.validation if validated and is_counted else result.validation
-    curves = validated.curves if validated and is_counted else result.curves
+    course = validated if validated and is_counted else result
     choice = _choose(training, of_run, model, validated)
-    at = result.interpolation
     metrics = {
-        **validation_metrics(measured),
+        **validation_metrics(course.validation),
         **label_counts(rows),
         "num_unlabeled": len(rows.unlabeled),
         "num_folds": len(described),
-        "interpolation_weight": float(at.start_weight if at else result.is_start),
+        "interpolation_weight": float(at.start_weight if (at := result.interpolation) else result.is_start),
         "student_chosen": int(choice.chosen == STUDENT),
     }
     about = _about(assembly, of_run, metrics, provenance)
     with whole_folder(of_run.student_folder) as folder:
-        save_model(folder / paths.MODEL, model.state_dict(), {**description, **about})
+        reference = references(training if isinstance(training, HeadTraining) else assembly)
+        state = {**model.state_dict(), **reference(model, rows.labeled)}
+        save_model(folder / paths.MODEL, state, {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
         write_fold_models(
-            folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names
+            folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names, reference
         )
         write_json(
             folder / paths.CHOICE,
             choice.as_dict() | {"interpolation_weight": metrics["interpolation_weight"]},
         )
-        paths.write_curves(folder / paths.CURVES, curves, _columns(curves, measured))
+        paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
         image.imsave(folder / paths.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
@@ -228,6 +229,6 @@ def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
     return paths.checkpoint_path(f"consistency-{paths.training_name(of_run, fold)}")
 
 
-def _columns(curves: list[dict[str, float]], measured: Mapping[str, float]) -> list[str] | None:
+def _columns(course: Any) -> list[str] | None:
     """Column names of curves without an epoch; None otherwise."""
-    return None if curves else ["epoch", "lr", *(f"validation_{name}" for name in measured)]
+    return None if course.curves else ["epoch", "lr", *(f"validation_{name}" for name in course.validation)]

@@ -33,6 +33,7 @@ from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
+from histo_monai.pipeline.references import references
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.training.events import write_end
 from histo_monai.training.fit import Records
@@ -125,11 +126,13 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         "provenance": without_ids(provenance),
     }
     with whole_folder(of_run.finetuned) as folder:
-        save_model(folder / paths.MODEL, merged_state(model), {**description, **about})
+        reference = references(training if isinstance(training, HeadTraining) else assembly)
+        state = {**merged_state(model), **reference(model, rows.labeled)}
+        save_model(folder / paths.MODEL, state, {**description, **about})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
         write_fold_models(
-            folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names
+            folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names, reference
         )
         paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
         image.imsave(folder / paths.ANSWERS, course.picture)

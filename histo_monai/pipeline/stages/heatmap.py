@@ -35,7 +35,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import read_json, whole_folder
-from histo_monai.wsi.heatmaps.heatmap import SEEN
+from histo_monai.wsi.heatmaps.heatmap import SEEN, UNLIKE, unlike_slides
 from histo_monai.wsi.inference.head_maps import HeadMapWork, other_places
 from histo_monai.wsi.inference.heatmaps import MapWork
 from histo_monai.wsi.inference.jobs import SlideJob
@@ -100,7 +100,10 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         mapped = _write_maps(draft, slides, params, classes, environment.cpus)
         mapped.to_csv(draft / paths.MAPPED_CSV, index=False)
         counts = {"slides": len(mapped), "cells": int(mapped["num_cells"].sum())}
-        write_metrics(draft, counts, provenance, summary=counts)
+        warnings = _unlike_training(mapped)
+        write_metrics(draft, {**counts, "warnings": warnings}, provenance, summary=counts)
+    for line in warnings:
+        _LOG.warning("heatmap: %s", line)
     shutil.rmtree(paths.unfinished_folder(stage), ignore_errors=True)
     _LOG.info("heatmap: output=%s slides=%d cells=%d", folder, counts["slides"], counts["cells"])
 
@@ -197,7 +200,18 @@ def _write_maps(
     titles = [titles[column] for column in kept]
     picture = map_mosaic(pictures, titles, quantity=style.quantity, classes=style.classes)
     image.imsave(folder / paths.PLOTS / MOSAIC, picture)
-    return slides.assign(num_cells=[num for num, _ in done])
+    mapped = slides.assign(num_cells=[num for num, *_ in done])
+    unlike = pd.DataFrame([fractions for *_, fractions in done]).add_prefix(f"{UNLIKE}_").round(4)
+    return mapped.join(unlike.dropna(axis=1, how="all").set_index(mapped.index))
+
+
+def _unlike_training(mapped: pd.DataFrame) -> list[str]:
+    """Warning, if any, about slides unlike the labeled patches of a model; a line in the log without such patches."""
+    unlike = mapped.filter(regex=f"^{UNLIKE}_")
+    if unlike.shape[1] == 0:
+        _LOG.info("heatmap: models hold no labeled patches, so maps have no distance to them")
+        return []
+    return unlike_slides(dict(zip(mapped["slide_id"], unlike.max(axis=1).tolist(), strict=True)))
 
 
 def _for_mosaic(slides: pd.DataFrame) -> list[int]:

@@ -139,7 +139,9 @@ def _results(
     if selecting := trained.get("num_validation", 0):
         of_all += f", and {selecting:,} further labels selected the model: {used + selecting:,} labels in all"
     beside = f", and {unlabeled:,} patches without labels" if unlabeled else ""
-    known = [*warnings, *comparison["warnings"], *labels.get("warnings", [])]
+    mapped = read_json(main.heatmaps / paths.METRICS, "run heatmap again", _LABELS)
+    of_all_stages = (comparison["warnings"], labels.get("warnings", []), mapped.get("warnings", []))
+    known = [*warnings, *(line for lines in of_all_stages for line in lines)]
     return results_section(_splits(comparison), known, f"{of_all}{beside}.", _majority(predictions))
 
 

@@ -22,8 +22,8 @@ def row_title(row: Mapping[str, Any]) -> str:
 
 def write_maps_of_slide(
     row: Mapping[str, Any], is_shown: bool, *, folder: Path, scores: Path, style: MapStyle
-) -> tuple[int, list[np.ndarray]]:
-    """Write TIFF, GeoJSON and PNG of every model; number of cells, and pictures for the mosaic.
+) -> tuple[int, list[np.ndarray], dict[str, float]]:
+    """Write TIFF, GeoJSON and PNG of every model; number of cells, pictures for the mosaic, and tissue unlike training.
 
     Args:
         is_shown: whether to return pictures.
@@ -39,7 +39,8 @@ def write_maps_of_slide(
     for name in MODELS:
         title = f"{row_title(row)}, {name}"
         write_slide_maps(folder / name, slide_id, title, heatmap, name, picture, style)
+    unlike = {name: heatmap.unlike_training(name) for name in MODELS}
     if not is_shown:
-        return len(heatmap.cells), []
+        return len(heatmap.cells), [], unlike
     maps = [picture.blended(heatmap, name, style.classes) for name in MODELS]
-    return len(heatmap.cells), [picture.thumbnail, picture.truth(), *maps]
+    return len(heatmap.cells), [picture.thumbnail, picture.truth(), *maps], unlike

@@ -39,6 +39,7 @@ class MapStyle:
         threshold: minimum smoothed value of a detection, 0..1.
         radius_um: minimum distance of detections.
         smoothing_um: standard deviation of the Gaussian before detection.
+        has_distance: whether `files` counts the map of distances.
     """
 
     classes: tuple[str, ...]
@@ -47,6 +48,7 @@ class MapStyle:
     threshold: float
     radius_um: float
     smoothing_um: float
+    has_distance: bool = False
 
     @property
     def quantity(self) -> str:
@@ -59,7 +61,18 @@ class MapStyle:
             *(f"{slide_id}{part}.tif" for part in self.parts().values()),
             f"{slide_id}.geojson",
             f"{slide_id}.png",
+            *(
+                [f"{slide_id}{self.distance_part}{end}" for end in (".tif", ".png")]
+                if self.has_distance
+                else []
+            ),
         ]
+
+    @property
+    def distance_part(self) -> str:
+        """Part of the file names of the map of distances; no class has it."""
+        classes = {part.casefold() for part in self.parts().values()}
+        return ".distance" if ".distance" not in classes else ".training.distance"
 
     def parts(self) -> dict[str, str]:
         """Class (empty for a single map) -> part of the map's file name before the suffix."""
@@ -131,7 +144,7 @@ def write_slide_maps(
     """Write `folder`/<slide_id>.tif, .geojson and .png: map; regions and detections; overlay.
 
     Several classes: one map each, <slide_id>.<class>.tif, with regions and without detections, as lesions have one
-    class.
+    class. Distances: <slide_id>.distance.tif and .png, half of the distance, at most 1.
 
     Args:
         folder: created if missing.
@@ -174,4 +187,26 @@ def write_slide_maps(
         classes=style.classes,
     )
     with whole_file(folder / f"{slide_id}.png") as draft:
+        image.imsave(draft, pixels, pil_kwargs=FAST_PNG)
+    if model in heatmap.distances:
+        _write_distances(folder, f"{slide_id}{style.distance_part}", title, heatmap, model, picture)
+
+
+def _write_distances(
+    folder: Path, stem: str, title: str, heatmap: Heatmap, model: str, picture: SlidePicture
+) -> None:
+    """Map of half of the distances to the training patches, at most 1, and its overlay: 0.5 is the threshold."""
+    halves = {model: np.minimum(heatmap.distances[model] / 2, 1)}
+    distances = Heatmap(heatmap.grid, heatmap.cells, heatmap.tissue, halves)
+    write_map(folder / f"{stem}.tif", distances.raster(model), heatmap.grid.stride_um, heatmap.grid.bounds_yx)
+    pixels = overlay(
+        picture.thumbnail,
+        picture.mpp,
+        distances,
+        model,
+        regions=[],
+        title=f"{title}, distance to the training patches",
+        quantity="above 0.5: unlike them",
+    )
+    with whole_file(folder / f"{stem}.png") as draft:
         image.imsave(draft, pixels, pil_kwargs=FAST_PNG)

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from histo_monai.models.checkpoint import load_model, read_description, save_model
+from histo_monai.models.reference import reference_tensors
 from histo_monai.models.task_model import from_task_model, load_encoder
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.tensors import read_tensors
 from histo_monai.utils.storage import file_sha256, own_folder
-from histo_monai.wsi.export.bundle import DESCRIPTION, WEIGHTS, check_bundle
+from histo_monai.wsi.export.bundle import DESCRIPTION, REFERENCE, WEIGHTS, check_bundle
 
 _OF_FILE = ("sha256", "format")
 _WRAPPERS = ("module.", "model.", "network.")
@@ -23,7 +24,7 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
     """Path of the model file written from a bundle or a state dict.
 
     An unchanged bundle gives the exported model byte for byte. Weights trained since then get a description with
-    `imported`, the source file, and without metrics.
+    `imported`, the source file, and without metrics; the labeled patches of the exported model are left out.
 
     Args:
         source: bundle of `write_bundle`, or state dict.
@@ -41,6 +42,7 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
             raise InputError(f"{source}: a bundle has its own description. Fix: leave out --like {like}")
         check_bundle(source)
         weights, beside = source / WEIGHTS, source / DESCRIPTION
+        reference = read_tensors(source / REFERENCE) if (source / REFERENCE).is_file() else {}
     elif like is None:
         raise InputError(
             f"{source}: a state dict has no description. Fix: give --like MODEL of equal architecture; its µm/px, "
@@ -49,13 +51,14 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
     else:
         weights, beside = source, like.with_suffix(".json")
         load_model(like)
+        reference = reference_tensors(like)
     about = read_description(beside)
     name = "encoder" if about.get("kind") == "encoder" else "model"
     bare = {key: value for key, value in about.items() if key not in _OF_FILE}
     with own_folder(folder, [weights, beside]) as draft:
         path = draft / f"{name}.safetensors"
         state = _unwrapped(read_tensors(weights))
-        save_model(path, state, bare)
+        save_model(path, {**state, **reference}, bare)
         if file_sha256(path) != about.get("sha256"):
             imported = {"file_sha256": file_sha256(weights), "in_place_of": about.get("sha256")}
             save_model(path, state, {**bare, "metrics": {}, "imported": imported})

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from histo_monai.models.card import CARD_SHAPE, license_limits, model_facts
-from histo_monai.models.checkpoint import read_description
+from histo_monai.models.checkpoint import read_description, write_tensors
+from histo_monai.models.reference import reference_tensors
 from histo_monai.models.task_model import from_task_model
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.escapes import markdown
@@ -21,6 +22,7 @@ from histo_monai.wsi.inference.models import patches_mpp
 
 METADATA, INFERENCE = Path("configs/metadata.json"), Path("configs/inference.json")
 WEIGHTS, DESCRIPTION = Path("models/model.pt"), Path("models/model.json")
+REFERENCE = Path("models/reference.safetensors")
 CARD, LICENSE = Path("docs/README.md"), Path("docs/license.txt")
 
 
@@ -52,6 +54,8 @@ def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], aut
         write_json(draft / METADATA, metadata(about, authors))
         write_json(draft / INFERENCE, inference(about, look))
         torch.save(network.state_dict(), draft / WEIGHTS)
+        if reference := reference_tensors(model):
+            write_tensors(draft / REFERENCE, reference)
         shutil.copyfile(beside, draft / DESCRIPTION)
         for path, text in ((CARD, _card(whole, name)), (LICENSE, _license(whole))):
             (draft / path).write_text(text, encoding="utf-8", errors="backslashreplace")

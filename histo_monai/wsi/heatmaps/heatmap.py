@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.data.tables.manifests import first_five
 from histo_monai.slides.annotations import CANVAS
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.errors import InputError
@@ -33,10 +35,16 @@ _SHAPE = {
     "size_yx": [COUNT],
     "models": [str],
     "num_cells": COUNT,
+    "distances?": [str],
 }
 
 SEEN = "_seen"
 """Suffix of columns with predictions of a model trained on the slide."""
+DISTANCE = "_distance"
+"""Suffix of columns with distances to the labeled training patches of a model."""
+UNLIKE = "unlike_training"
+"""Name of the fraction of a slide's mapped tissue whose distance is above 1."""
+_MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,14 @@ class Heatmap:
         cells: (n, 2), int64, unique (row, column), sorted.
         tissue: (n,), float32, tissue fraction of each cell, 0..1.
         values: column (`column_of`) -> (n,), float32, 0..1: class probability or score.
+        distances: model -> (n,), float32: distance to its labeled training patches; above 1 is unlike them.
     """
 
     grid: Grid
     cells: NDArray[np.int64]
     tissue: NDArray[np.float32]
     values: Mapping[str, NDArray[np.float32]]
+    distances: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def raster(self, column: str) -> NDArray[np.float32]:
         """Map as an image with one pixel per cell, `grid.shape`, float32; NaN for unmapped cells."""
@@ -65,12 +75,33 @@ class Heatmap:
         """Column of a model and class, or the model's only column."""
         return model if model in self.values else column_of(model, label)
 
+    def unlike_training(self, model: str) -> float:
+        """Fraction of the mapped tissue that is unlike the labeled training patches of a model; NaN if unknown."""
+        if model not in self.distances or not self.tissue.any():
+            return math.nan
+        return float(np.average(self.distances[model] > 1, weights=self.tissue.astype(np.float64)))
+
+
+def unlike_slides(fractions: Mapping[str, float]) -> list[str]:
+    """Warning, if any, about slides whose tissue is mostly unlike the labeled training patches.
+
+    Args:
+        fractions: slide -> `Heatmap.unlike_training`.
+    """
+    mostly = [name for name, fraction in fractions.items() if fraction > _MOSTLY]
+    if not mostly:
+        return []
+    return [
+        f"{len(mostly)} of {len(fractions)} slides mostly show tissue unlike the labeled training patches: "
+        f"{first_five(mostly)}. Fix: check their maps, and label patches of such slides"
+    ]
+
 
 def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) -> None:
     """Write the score csv and a `.json` with the grid; each appears complete or not at all.
 
-    The json is written last, so that its presence marks a complete csv; it holds both SHA-256. Columns: `PLACE_COLUMNS`
-    and the values; centers with two decimals, values with six digits.
+    The json is written last, so that its presence marks a complete csv; it holds both SHA-256. Columns:
+    `PLACE_COLUMNS`, values and distances; centers with two decimals, values with six digits.
 
     Args:
         path: csv file; an existing json is deleted first, so that it never describes another csv.
@@ -80,7 +111,9 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
     centers = heatmap.grid.centers_yx(heatmap.cells).round(2)
     columns = [*heatmap.cells.T, *centers.T, np.round(heatmap.tissue.astype(np.float64), 4)]
     table = pd.DataFrame(dict(zip(PLACE_COLUMNS, columns, strict=True)))
-    texts = {name: [f"{value:.6g}" for value in values] for name, values in heatmap.values.items()}
+    of_models = {f"{name}{DISTANCE}": values for name, values in heatmap.distances.items()}
+    written = {**heatmap.values, **of_models}
+    texts = {name: [f"{value:.6g}" for value in values] for name, values in written.items()}
     with whole_file(path) as draft:
         table.assign(**texts).to_csv(draft, index=False)
     grid = heatmap.grid
@@ -92,6 +125,7 @@ def write_heatmap(path: Path, heatmap: Heatmap, origin: Origin | None = None) ->
         "bounds_yx": list(grid.bounds_yx),
         "models": list(heatmap.values),
         "num_cells": len(heatmap.cells),
+        **({"distances": list(heatmap.distances)} if heatmap.distances else {}),
         **({MADE_FROM: origin.as_dict()} if origin else {}),
         CSV_SHA256: file_sha256(path),
     }
@@ -109,7 +143,8 @@ def read_heatmap(path: str | Path) -> Heatmap:
         about = read_json(path.with_suffix(".json"), "run the stage heatmap again", _SHAPE)
         table = read_varied_csv(path, stage="heatmap")
         models = list(about["models"])
-        wanted = [*PLACE_COLUMNS, *models]
+        distances = {name: f"{name}{DISTANCE}" for name in about.get("distances", [])}
+        wanted = [*PLACE_COLUMNS, *models, *distances.values()]
         if list(table.columns) != wanted or len(table) != about["num_cells"]:
             raise InputError(f"columns or rows differ from {path.with_suffix('.json').name}")
         height, width = (int(side) for side in about["size_yx"])
@@ -124,6 +159,7 @@ def read_heatmap(path: str | Path) -> Heatmap:
         table[["row", "column"]].to_numpy(np.int64),
         table["tissue"].to_numpy(np.float32),
         {name: table[name].to_numpy(np.float32) for name in models},
+        {name: table[column].to_numpy(np.float32) for name, column in distances.items()},
     )
 
 
@@ -131,6 +167,8 @@ def _check_rows(table: pd.DataFrame, grid: Grid, models: Sequence[str]) -> None:
     numbers = table.to_numpy(np.float64)
     if not np.isfinite(numbers).all():
         raise InputError("a value is missing or not a number")
+    if (table.drop(columns=[*PLACE_COLUMNS, *models]) < 0).to_numpy().any():
+        raise InputError("a distance is negative")
     shares = table[["tissue", *models]].to_numpy(np.float64)
     if ((shares < 0) | (shares > 1)).any():
         raise InputError("a value is outside 0..1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from histo_monai.data.features.store import read_features
 from histo_monai.models.heads.mixture import Mixture
+from histo_monai.models.reference import TrainingReference, load_reference
 from histo_monai.models.settings import Depth
 from histo_monai.models.task_model import load_head
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import Heatmap
+from histo_monai.wsi.heatmaps.heatmap import SEEN, Heatmap
 from histo_monai.wsi.heatmaps.origin import Origin, Origins, slide_identity
 from histo_monai.wsi.inference.heatmaps import MapFiles
 from histo_monai.wsi.inference.jobs import SlideJob
@@ -52,11 +53,13 @@ class Head:
         module: features side by side, Shape (n, D) -> outputs, Shape (n, K).
         depths: numbers of stages, rising; None, the last, is the whole encoder.
         classes: names by number; None for a score.
+        reference: labeled training patches; None: the file holds none.
     """
 
     module: Mixture
     depths: tuple[Depth, ...]
     classes: list[str] | None
+    reference: TrainingReference | None
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class HeadMapWork(MapFiles):
         Raises:
             InputError: a file holds no head, or one of other classes; names it.
         """
-        heads = {name: Head(*load_head(path)) for name, path in models.items()}
+        heads = {name: _head(path, measures=not name.endswith(SEEN)) for name, path in models.items()}
         for name, head in heads.items():
             try:
                 values_of(head.classes, self.classes)
@@ -118,25 +121,40 @@ class HeadMapWork(MapFiles):
             raise InputError(f"{path}: {differing}. Fix: run the features stage again.")
         slide_sha256 = slide_identity(job.path).sample_sha256
         values: dict[str, NDArray[np.float32]] = {}
+        distances: dict[str, NDArray[np.float32]] = {}
         for name, head in networks.items():
-            predicted = self._predicted(head, self._features(path, slide_sha256, head.depths))
+            features = self._features(path, slide_sha256, head.depths)
+            predicted = self._predicted(head, features)
             if not np.isfinite(predicted).all():
                 raise InputError(f"{path}: the head of column {name!r} outputs NaN. Fix: run finetune again.")
             for number, column in enumerate(columns_of(name, self.classes)):
                 values[column] = np.ascontiguousarray(predicted[:, number], np.float32)
+            if head.reference is not None:
+                distances[name] = self._in_batches(head.reference, features, ())
         advance(len(found.cells), len(found.cells))
-        return Heatmap(found.grid, np.asarray(found.cells), np.asarray(found.tissue), values)
+        return Heatmap(found.grid, np.asarray(found.cells), np.asarray(found.tissue), values, distances)
 
     def _predicted(self, head: Head, features: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Mapped values of all cells, Shape (n, M); in batches, since heads compare cells with labeled patches."""
-        values, size = values_of(head.classes, self.classes), self.settings.batch_size
+        """Mapped values of all cells, Shape (n, M)."""
+        values = values_of(head.classes, self.classes)
+        return self._in_batches(
+            lambda rows: values(head.module(rows)), features, (max(1, len(self.classes)),)
+        )
+
+    def _in_batches(
+        self,
+        function: Callable[[torch.Tensor], torch.Tensor],
+        features: NDArray[np.floating],
+        shape: tuple[int, ...],
+    ) -> NDArray[np.float32]:
+        """Results of a function that compares cells with labeled patches, Shape (n, *shape)."""
+        size = self.settings.batch_size
         parts = [
-            values(head.module(torch.from_numpy(features[start : start + size].astype(np.float32))))
+            function(torch.from_numpy(features[start : start + size].astype(np.float32)))
             for start in range(0, len(features), size)
         ]
-        empty = torch.empty((0, max(1, len(self.classes))))
-        predicted: NDArray[np.float32] = torch.cat([empty, *parts]).numpy()
-        return predicted
+        together: NDArray[np.float32] = torch.cat([torch.empty((0, *shape)), *parts]).numpy()
+        return together
 
     def _features(self, path: Path, slide_sha256: str, depths: tuple[Depth, ...]) -> NDArray[np.floating]:
         """Features of a slide at some depths side by side, Shape (n, D)."""
@@ -153,3 +171,8 @@ class HeadMapWork(MapFiles):
         ]
         together: NDArray[np.floating] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         return together
+
+
+def _head(path: Path, *, measures: bool) -> Head:
+    """Head of a model's file, with its labeled training patches if it measures distances."""
+    return Head(*load_head(path), load_reference(path) if measures else None)

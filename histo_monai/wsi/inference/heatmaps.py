@@ -44,9 +44,15 @@ def map_slide(
     patches = SlidePatches.find(slide_path, mpp, settings)
     cells = patches.cells
     found = {name: np.empty((len(cells), len(models.columns(name))), np.float32) for name in models.names}
+    distances = {
+        name: np.empty(len(cells), np.float32) for name in models.names if name in models.with_distance
+    }
     with torch.inference_mode(), precision(device):
         for pixels, numbers in patches.batches(device, workers):
             for name, outputs in models.network(pixels).items():
+                if name in distances:
+                    distances[name][numbers] = outputs[:, -1].cpu().numpy()
+                    outputs = outputs[:, :-1]
                 found[name][numbers] = models.values(outputs).cpu().numpy()
             advance(len(numbers), len(cells))
     for name, predicted in found.items():
@@ -60,7 +66,7 @@ def map_slide(
         for name, predicted in found.items()
         for number, column in enumerate(models.columns(name))
     }
-    return Heatmap(patches.grid, cells, patches.tissue, values)
+    return Heatmap(patches.grid, cells, patches.tissue, values, distances)
 
 
 class MapFiles:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from histo_monai.models.losses import Classification, Objective, Regression
+from histo_monai.models.reference import HeadWithDistance, load_reference
 from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.training.device import channels_last
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import column_of
+from histo_monai.wsi.heatmaps.heatmap import SEEN, column_of
 
 TUMOR = "tumor"
 """Default mapped class of two."""
@@ -51,12 +52,14 @@ class PatchModels:
         network: patches (n, 3, P, P), float32, 0..1 -> name -> outputs (n, K); in evaluation mode.
         values: outputs (n, K) -> mapped values (n, M), 0..1.
         classes: names of the M classes; empty for a score.
+        with_distance: models whose last output is the distance to their labeled training patches.
     """
 
     names: Sequence[str]
     network: Callable[[torch.Tensor], Mapping[str, torch.Tensor]]
     values: Callable[[torch.Tensor], torch.Tensor]
     classes: tuple[str, ...]
+    with_distance: frozenset[str] = frozenset()
 
     def columns(self, name: str) -> list[str]:
         """Column names of a model, in the order of `values`."""
@@ -157,7 +160,7 @@ def load_models(
     Raises:
         InputError: a file holds no task model, or a model with another patch side, µm/px or classes; names it.
     """
-    networks = {}
+    networks, with_distance = {}, set[str]()
     known: list[list[str] | None] = []
     for name, path in paths.items():
         networks[name], description = from_task_model(path)
@@ -176,7 +179,11 @@ def load_models(
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         known.append(classes)
-    return patch_models(networks, known[-1], mapped, device)
+        reference = load_reference(path)
+        if reference is not None and not name.endswith(SEEN):
+            networks[name].head = HeadWithDistance(networks[name].head, reference)
+            with_distance.add(name)
+    return replace(patch_models(networks, known[-1], mapped, device), with_distance=frozenset(with_distance))
 
 
 def patch_models(
