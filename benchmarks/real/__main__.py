@@ -3,6 +3,7 @@
     python -m benchmarks.real plan      # how many runs count, and how many of them are done
     python -m benchmarks.real run       # do what is missing; stop it and call it again to go on
     python -m benchmarks.real report    # docs/real.csv and docs/real.md
+    python -m benchmarks.real doubtful --tasks glas-classes --built-in imagenet   # how many wrong labels are listed
 
 Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
 `--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's
@@ -21,7 +22,9 @@ from pathlib import Path
 from histo_monai.evaluation.baselines.models import COLOR
 from histo_monai.utils.errors import InputError
 
+from .doubtful import Trial, table
 from .encoders import BUILT_IN, write_encoder
+from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
@@ -51,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("what", choices=("plan", "run", "report"))
+    made.add_argument("what", choices=("plan", "run", "report", "doubtful"))
     made.add_argument(
         "--real", type=Path, default=ROOT.parent / "shared" / "real", help="folder of the zips of patches"
     )
@@ -114,6 +117,9 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     check_data(options.real, options.tasks)
     options.cache.mkdir(parents=True, exist_ok=True)
     (options.cache / ".gitignore").write_text("*\n")
+    if options.what == "doubtful":
+        _print_doubtful(options)
+        return 0
     bench = Bench(options.real, options.cache, models_of(options))
     draws = list(FRESH_DRAWS) if options.fresh else options.draws
     jobs = bench.jobs(options.tasks, options.budgets, draws)
@@ -128,6 +134,21 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
         options.page.write_text(page(bench, jobs, figures, repeated(words[1:]), _commit()))
         print(f"{options.csv}: {len(figures)} figures")
     return 0
+
+
+def _print_doubtful(options: argparse.Namespace) -> None:
+    """Print the table of wrong labels for each encoder and each task of classes."""
+    encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
+    encoders |= _files("--encoder", options.encoder)
+    for name in [name for name in options.tasks if TASKS[name].classes]:
+        for encoder, path in encoders.items():
+            print(f"{name}, {encoder}: fraction of the wrong labels that are listed; wrong ones of the list")
+            for line in table(
+                Trial(options.real, options.cache, TASKS[name], EncoderSource(path)),
+                options.budgets,
+                options.draws,
+            ):
+                print(line, flush=True)
 
 
 def models_of(options: argparse.Namespace) -> dict[str, BenchmarkModel]:

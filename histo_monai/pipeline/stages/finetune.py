@@ -15,6 +15,7 @@ import torch
 from matplotlib import image
 
 from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.evaluation.doubtful import doubtful_table
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.layers import merged_state
 from histo_monai.pipeline import paths
@@ -131,6 +132,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         write_fold_models(
             folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names
         )
+        if validated:
+            near = training.neighbors() if isinstance(training, HeadTraining) else None
+            doubtful = doubtful_table(rows.labeled, validated.predictions, names, near)
+            doubtful.to_csv(folder / paths.FOLDS / paths.DOUBTFUL, index=False, float_format="%.6g")
         paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
         image.imsave(folder / paths.ANSWERS, course.picture)
         warnings = [folds.why_none] if is_counted and folds.why_none else []
