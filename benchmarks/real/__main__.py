@@ -26,9 +26,9 @@ from .doubtful import Trial, table
 from .encoders import BUILT_IN, write_encoder
 from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
-from .models import HEADS, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
+from .models import HEADS, PER_PATIENT, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
-from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, TASKS, check_data
+from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, REAL_TASKS, TASKS, check_data
 from .trained import FINETUNED, MODES, Trained
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "--cache", type=Path, default=ROOT / "data" / "real", help="folder of features and predictions"
     )
     made.add_argument(
-        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help=", ".join(TASKS)
+        "--tasks", nargs="+", choices=list(TASKS), default=REAL_TASKS, metavar="TASK", help=", ".join(TASKS)
     )
     made.add_argument(
         "--models", nargs="+", metavar="MODEL", help="names from `plan`; without it all of them"
@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--typical",
         action="store_true",
-        help="also with labels of typical patches, all of them or all but a fifth",
+        help="also with labels of typical patches, all of them or all but a fifth, and equally many of each patient",
     )
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a param of networks")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where networks are trained")
@@ -186,7 +186,9 @@ def pairs_of(models: Iterable[str]) -> list[tuple[str, str]]:
     linear, means = HEADS
     pairs: list[tuple[str, str]] = []
     for model in models:
-        ending = next((f"-{end}" for end in (TYPICAL_MIXED, TYPICAL) if model.endswith(f"-{end}")), "")
+        ending = next(
+            (f"-{end}" for end in (TYPICAL_MIXED, TYPICAL, PER_PATIENT) if model.endswith(f"-{end}")), ""
+        )
         if ending:
             pairs.append((model, model.removesuffix(ending)))
             continue

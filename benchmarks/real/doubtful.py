@@ -21,6 +21,10 @@ from .features import Features, Source
 from .tasks import RealTask, read_patches, split_rows, targets_of
 
 RATES = (0.05, 0.1, 0.2)
+ONE_PATIENT = 0.0
+"""As a rate: all labels of one class and patient are changed."""
+FEWEST_PATIENTS, FEWEST_LABELS = 3, 5
+"""Of a class and of a patient's class whose labels are all changed."""
 LISTED = 50
 """Rows of the first list."""
 
@@ -49,6 +53,26 @@ def changed_labels(
     given = targets.copy()
     given[changed] = (targets[changed] + random.integers(1, num_classes, size=len(changed))) % num_classes
     return given, np.isin(np.arange(len(targets)), changed)
+
+
+def changed_patient(
+    targets: NDArray[np.int64], owners: NDArray, num_classes: int, random: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Labels of which all of one class and patient became another class; and which they are.
+
+    At least five labels change, and two further patients have the class.
+    """
+    of_class = [np.unique(owners[targets == number], return_counts=True) for number in range(num_classes)]
+    groups = [
+        (owner, number)
+        for number, (names, counts) in enumerate(of_class)
+        if len(names) >= FEWEST_PATIENTS
+        for owner in names[counts >= FEWEST_LABELS]
+    ]
+    owner, number = groups[random.integers(len(groups))]
+    is_changed = (owners == owner) & (targets == number)
+    other = (number + random.integers(1, num_classes)) % num_classes
+    return np.where(is_changed, other, targets), is_changed
 
 
 def held_out(features: Features, labels: Labels, unlabeled: Features, owners: NDArray, seed: int) -> NDArray:
@@ -100,15 +124,18 @@ class Trial:
     source: Source
 
     def case(self, fold: int, draw: int, budget: int, rate: float) -> Case:
-        """Labels of one fold's training patients, `rate` of them changed."""
+        """Labels of one fold's training patients, `rate` of them (or `ONE_PATIENT`) changed."""
         patches = read_patches(self.real, self.task)
         split = split_rows(self.task, patches, fold, draw, budget)
         features = self.source.features(self.real, self.cache, self.task, fold)
         num_classes = len(self.task.classes or ())
         random = generator(draw, "flips", fold, budget, round(100 * rate))
         true = targets_of(self.task, patches)[split.labeled]
-        targets, is_changed = changed_labels(true, num_classes, rate, random)
         owners = dependence_groups(patches).astype(str)
+        if rate == ONE_PATIENT:
+            targets, is_changed = changed_patient(true, owners[split.labeled], num_classes, random)
+        else:
+            targets, is_changed = changed_labels(true, num_classes, rate, random)
         probabilities = held_out(
             {name: rows[split.labeled] for name, rows in features.items()},
             Labels(targets, owners[split.labeled], num_classes),
@@ -140,6 +167,7 @@ def _neighbors(case: Case) -> NDArray[np.float64]:
 
 
 def _both(case: Case) -> NDArray[np.float64]:
+    """What the product lists."""
     return Doubts.of_classes(case.probabilities, case.targets, case.neighbors).doubt
 
 
@@ -148,8 +176,7 @@ RANKINGS: Mapping[str, Callable[[Case], NDArray[np.float64]]] = {
     "margin": _margin,
     "margin of class": _class_margin,
     "neighbors": _neighbors,
-    "margin + neighbors": lambda case: _margin(case) + _neighbors(case),
-    "mean of both": _both,
+    "margin + neighbors": _both,
 }
 
 
@@ -160,7 +187,7 @@ def found(case: Case, doubt: NDArray[np.float64]) -> int:
 
 
 def table(
-    trial: Trial, budgets: Sequence[int], draws: Sequence[int], rates: Sequence[float] = RATES
+    trial: Trial, budgets: Sequence[int], draws: Sequence[int], rates: Sequence[float] = (*RATES, ONE_PATIENT)
 ) -> Iterator[str]:
     """Rows of a table: labels, changed labels, and for each ranking how many of the changed ones are listed."""
     yield f"| labels | changed | random | {' | '.join(RANKINGS)} |"
@@ -173,7 +200,11 @@ def table(
             numbers = [len(case.targets) for case in cases]
             changed = np.array([case.is_changed.sum() for case in cases])
             by_chance = float(np.mean([min(1.0, LISTED / number) for number in numbers]))
-            cells = [f"{np.mean(numbers):.0f}", f"{rate:.0%}", f"{by_chance:.3f}"]
+            cells = [
+                f"{np.mean(numbers):.0f}",
+                f"{rate:.0%}" if rate else "one patient's class",
+                f"{by_chance:.3f}",
+            ]
             for ranking in RANKINGS.values():
                 listed = np.array([found(case, ranking(case)) for case in cases])
                 of_changed = listed / changed

@@ -43,9 +43,10 @@ class Doubts:
     """Doubt in each label of a table, Shape (n,) each.
 
     Attributes:
-        doubt: of classes: mean of probability and fraction of neighbors, the largest of another class minus the
-            label's, -1 to 1. Of scores: absolute difference from the prediction and from the neighbors' mean, averaged.
-        other: number of this other class; of scores, the mean of prediction and neighbors.
+        doubt: of classes: largest probability of another class, minus the label's, plus the fraction of the neighbors
+            with another label; -1 to 2. Of scores: absolute differences from prediction and neighbors' mean, summed.
+        other: number of the other class with the largest sum of probability and fraction of the neighbors; of scores,
+            the mean of prediction and neighbors.
     """
 
     doubt: NDArray[np.float64]
@@ -67,15 +68,15 @@ class Doubts:
             targets: class numbers, Shape (n,).
             neighbors: rows of the nearest labels of each, Shape (n, k); None: probabilities alone.
         """
-        known = np.asarray(probabilities, np.float64)
+        rows, support = np.arange(len(targets)), np.array(probabilities, np.float64)
+        label = support[rows, targets]
+        support[rows, targets] = -np.inf
+        doubt = support.max(axis=1) - label
         if neighbors is not None:
-            votes = targets[neighbors][:, :, None] == np.arange(known.shape[1])
-            known = (known + votes.mean(axis=1)) / 2
-        rows = np.arange(len(targets))
-        others = known.copy()
-        others[rows, targets] = -np.inf
-        other = others.argmax(axis=1)
-        return cls(known[rows, other] - known[rows, targets], other)
+            votes = (targets[neighbors][:, :, None] == np.arange(support.shape[1])).mean(axis=1)
+            doubt += 1 - votes[rows, targets]
+            support += votes
+        return cls(doubt, support.argmax(axis=1))
 
     @classmethod
     def of_scores(cls, predictions: NDArray, scores: NDArray, neighbors: NDArray[np.intp] | None) -> Self:
@@ -89,7 +90,7 @@ class Doubts:
         expected = np.asarray(predictions, np.float64)[:, None]
         if neighbors is not None:
             expected = np.stack([expected[:, 0], scores[neighbors].mean(axis=1)], axis=1)
-        return cls(np.abs(expected - scores[:, None]).mean(axis=1), expected.mean(axis=1))
+        return cls(np.abs(expected - scores[:, None]).sum(axis=1), expected.mean(axis=1))
 
 
 def nearest_rows(features: NDArray, num: int = NUM_NEIGHBORS) -> NDArray[np.intp]:

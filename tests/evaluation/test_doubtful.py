@@ -52,14 +52,15 @@ def test_doubt_in_classes_is_what_a_loop_computes(random: np.random.Generator) -
     neighbors = np.stack([random.permutation(30)[:4] for _ in range(30)])
     doubts = Doubts.of_classes(probabilities, targets, neighbors)
     for i in range(30):
-        means = []
-        for number in range(3):
-            fraction = sum(targets[j] == number for j in neighbors[i]) / 4
-            means.append((probabilities[i, number] + fraction) / 2)
-        others = {number: mean for number, mean in enumerate(means) if number != targets[i]}
-        best = max(others, key=others.__getitem__)
-        assert doubts.doubt[i] == pytest.approx(others[best] - means[targets[i]])
-        assert doubts.other[i] == best
+        others = [number for number in range(3) if number != targets[i]]
+        differing = sum(targets[j] != targets[i] for j in neighbors[i]) / 4
+        margin = max(probabilities[i, number] for number in others) - probabilities[i, targets[i]]
+        assert doubts.doubt[i] == pytest.approx(margin + differing)
+        support = {
+            number: probabilities[i, number] + sum(targets[j] == number for j in neighbors[i]) / 4
+            for number in others
+        }
+        assert doubts.other[i] == max(support, key=support.__getitem__)
 
 
 def test_without_neighbors_doubt_is_the_margin_of_the_probabilities() -> None:
@@ -70,10 +71,10 @@ def test_without_neighbors_doubt_is_the_margin_of_the_probabilities() -> None:
     assert doubts.order.tolist() == [1, 0]
 
 
-def test_doubt_in_scores_is_the_mean_of_two_residuals() -> None:
+def test_doubt_in_scores_is_the_sum_of_two_residuals() -> None:
     scores = np.array([0.0, 0.5, 1.0])
     doubts = Doubts.of_scores(np.array([0.2, 0.5, 0.4]), scores, np.array([[1], [2], [1]]))
-    assert doubts.doubt == pytest.approx([(0.2 + 0.5) / 2, (0.0 + 0.5) / 2, (0.6 + 0.5) / 2])
+    assert doubts.doubt == pytest.approx([0.2 + 0.5, 0.0 + 0.5, 0.6 + 0.5])
     assert doubts.other == pytest.approx([0.35, 0.75, 0.45])
 
 

@@ -322,9 +322,8 @@ def test_doubtful_labels_are_ranked_by_predictions_without_the_patient_and_by_ne
     assert (table["label"] != table["other_label"]).all()
     fractions = table["neighbors_of_label"] + table["neighbors_of_other"]
     np.testing.assert_allclose(fractions, 1.0, atol=1e-5)  # two classes
-    label = table["label_probability"] + table["neighbors_of_label"]
-    other = table["other_probability"] + table["neighbors_of_other"]
-    np.testing.assert_allclose(table["doubt"], (other - label) / 2, atol=1e-4)
+    margin = table["other_probability"] - table["label_probability"]
+    np.testing.assert_allclose(table["doubt"], margin + 1 - table["neighbors_of_label"], atol=1e-4)
     assert (np.diff(table["doubt"]) <= 0).all()
     near = table.loc[table["neighbor_1"]].index
     assert (near != table.index).all()
