@@ -35,7 +35,8 @@ _ANY, _CLASSES, _SCORES = (
     },
     {"score": "float64", "predicted_score": "float64", "neighbors_score": "float64"},
 )
-_NEIGHBORS = [f"neighbor_{number}" for number in range(1, NUM_SHOWN + 1)]
+NEIGHBORS = [f"neighbor_{number}" for number in range(1, NUM_SHOWN + 1)]
+"""Columns of a table that name them, nearest first; empty where unknown."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def doubtful_table(
         }
     table = labeled[["patch_id", "slide_id", "patient_id"]].assign(doubt=doubts.doubt, **columns)
     ids = labeled["patch_id"].to_numpy(object)
-    for number, name in enumerate(_NEIGHBORS):
+    for number, name in enumerate(NEIGHBORS):
         is_known = neighbors is not None and number < neighbors.shape[1]
         table[name] = ids[neighbors[:, number]] if is_known else ""
     table = table.iloc[doubts.order].reset_index(drop=True)
@@ -168,5 +169,5 @@ def read_doubtful(path: Path, has_scores: bool) -> pd.DataFrame:
     Raises:
         InputError: the file is missing or is no such table.
     """
-    types = _ANY | (_SCORES if has_scores else _CLASSES) | dict.fromkeys(_NEIGHBORS, "str")
+    types = _ANY | (_SCORES if has_scores else _CLASSES) | dict.fromkeys(NEIGHBORS, "str")
     return read_stage_csv(path, types, stage="finetune", key=["patch_id"])

@@ -12,6 +12,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from histo_monai.data.loaders.reader import PatchReader
 from histo_monai.data.tables.patches import read_patches
@@ -19,6 +20,10 @@ from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.stages import report
+from histo_monai.reports.site.blocks import Pictures
+from histo_monai.reports.site.doubtful import NUM_PICTURES
 from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, with_cell, write_own_project
@@ -344,6 +349,23 @@ def test_doubtful_squares_become_a_folder_of_suggestions_with_their_labels() -> 
     np.testing.assert_allclose(suggested["side_px"] * suggested["slide_mpp"], field_um, rtol=0.01)
     outlines = [json.loads(path.read_text()) for path in folder.glob("*.geojson")]
     assert sum(len(one["features"]) for one in outlines) == 3
+
+
+@pytest.mark.usefixtures("project")
+def test_the_report_shows_doubtful_labels_beside_their_nearest_patches(tmp_path: Path) -> None:
+    section = report._doubtful(tmp_path, Run("random", 0, 0, "supervised"))
+    (pictures,) = [block for block in section.blocks if isinstance(block, Pictures)]
+    patches = read_patches(Path("data/index/patches.csv")).set_index("patch_id", drop=False)
+    table = pd.read_csv(MODEL.parent / "folds" / "doubtful.csv")
+    assert len(pictures.pictures) == min(NUM_PICTURES, len(table))
+    for number, picture in enumerate(pictures.pictures):
+        rows = patches.loc[table.loc[number, ["patch_id", "neighbor_1", "neighbor_2", "neighbor_3"]]]
+        expected = PatchReader(rows, patch_px=32, max_open_slides=4).read(np.arange(4))
+        pixels = np.asarray(Image.open(tmp_path / picture.path))
+        for column, patch in enumerate(expected):
+            start = column * (32 + 4)
+            assert (pixels[:, start : start + 32] == patch.transpose(1, 2, 0)).all()
+        assert picture.caption.endswith(", ".join(rows["label"].iloc[1:]))
 
 
 @pytest.mark.usefixtures("project")
