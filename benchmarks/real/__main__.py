@@ -23,7 +23,7 @@ from histo_monai.evaluation.baselines.models import COLOR
 from histo_monai.utils.errors import InputError
 
 from .doubtful import Trial, table
-from .encoders import BUILT_IN, write_encoder
+from .encoders import BUILT_IN, SIDES_PX, write_encoder
 from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, PER_PATIENT, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
@@ -79,10 +79,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--built-in",
         nargs="*",
-        choices=BUILT_IN,
+        choices=list(SIDES_PX),
         default=list(BUILT_IN),
         metavar="ENCODER",
-        help=f"frozen encoders beside those of --encoder: {', '.join(BUILT_IN)}",
+        help=f"frozen encoders beside those of --encoder: {', '.join(SIDES_PX)}",
     )
     made.add_argument(
         "--encoder", action="append", default=[], metavar="NAME=FILE", help="an encoder.safetensors"
