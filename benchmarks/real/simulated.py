@@ -70,14 +70,14 @@ def write_archive(path: Path, specs: Sequence[SlideSpec], cells: pd.DataFrame) -
     worlds = [make_world(spec)[0] for spec in specs]
     rows = []
     with whole_file(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED) as archive:
-        for number, cell in enumerate(cells.itertuples(index=False)):
-            image = render(
-                worlds[cell.slide], cell.row * PATCH_PX, cell.column * PATCH_PX, PATCH_PX, PATCH_PX
-            ).image
+        places = cells[["slide", "row", "column"]].to_numpy(int).tolist()
+        for number, ((slide, row, column), is_tumor) in enumerate(
+            zip(places, cells["is_tumor"], strict=True)
+        ):
+            image = render(worlds[slide], row * PATCH_PX, column * PATCH_PX, PATCH_PX, PATCH_PX).image
             name = f"{number:05d}.png"
             archive.writestr(name, cv2.imencode(".png", image[..., ::-1])[1].tobytes())
-            label = "tumor" if cell.is_tumor else "normal"
-            rows.append((name, specs[cell.slide].name, label, MPP))
+            rows.append((name, specs[slide].name, "tumor" if is_tumor else "normal", MPP))
         table = io.StringIO()
         pd.DataFrame(rows, columns=["path", "patient_id", "label", "mpp"]).to_csv(table, index=False)
         archive.writestr(TABLE, table.getvalue())

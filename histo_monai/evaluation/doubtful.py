@@ -156,8 +156,10 @@ def doubtful_table(
     table = labeled[["patch_id", "slide_id", "patient_id"]].assign(doubt=doubts.doubt, **columns)
     ids = labeled["patch_id"].to_numpy(object)
     for number, name in enumerate(NEIGHBORS):
-        is_known = neighbors is not None and number < neighbors.shape[1]
-        table[name] = ids[neighbors[:, number]] if is_known else ""
+        if neighbors is None or number >= neighbors.shape[1]:
+            table[name] = ""
+        else:
+            table[name] = ids[neighbors[:, number]]
     table = table.iloc[doubts.order].reset_index(drop=True)
     table.insert(0, "rank", rows + 1)
     return table
