@@ -4,6 +4,7 @@
     python -m benchmarks.real run       # do what is missing; stop it and call it again to go on
     python -m benchmarks.real report    # docs/real.csv and docs/real.md
     python -m benchmarks.real unlike    # patches unlike the training: other organs, laboratories, pen, blur
+    python -m benchmarks.real doubtful --tasks glas-classes --built-in imagenet   # how many wrong labels are listed
 
 Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
 `--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's
@@ -23,11 +24,13 @@ from histo_monai.evaluation.baselines.models import COLOR
 from histo_monai.utils.errors import InputError
 
 from . import unlike
-from .encoders import BUILT_IN, write_encoder
+from .doubtful import Trial, table
+from .encoders import BUILT_IN, SIDES_PX, write_encoder
+from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
-from .models import HEADS, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
+from .models import HEADS, PER_PATIENT, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
-from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, TASKS, check_data
+from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, REAL_TASKS, TASKS, check_data
 from .trained import FINETUNED, MODES, Trained
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("what", choices=("plan", "run", "report", "unlike"))
+    made.add_argument("what", choices=("plan", "run", "report", "unlike", "doubtful"))
     made.add_argument(
         "--real", type=Path, default=ROOT.parent / "shared" / "real", help="folder of the zips of patches"
     )
@@ -61,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
         "--cache", type=Path, default=ROOT / "data" / "real", help="folder of features and predictions"
     )
     made.add_argument(
-        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help=", ".join(TASKS)
+        "--tasks", nargs="+", choices=list(TASKS), default=REAL_TASKS, metavar="TASK", help=", ".join(TASKS)
     )
     made.add_argument(
         "--models", nargs="+", metavar="MODEL", help="names from `plan`; without it all of them"
@@ -78,10 +81,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--built-in",
         nargs="*",
-        choices=BUILT_IN,
+        choices=list(SIDES_PX),
         default=list(BUILT_IN),
         metavar="ENCODER",
-        help=f"frozen encoders beside those of --encoder: {', '.join(BUILT_IN)}",
+        help=f"frozen encoders beside those of --encoder: {', '.join(SIDES_PX)}",
     )
     made.add_argument(
         "--encoder", action="append", default=[], metavar="NAME=FILE", help="an encoder.safetensors"
@@ -95,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--typical",
         action="store_true",
-        help="also with labels of typical patches, all of them or all but a fifth",
+        help="also with labels of typical patches, all of them or all but a fifth, and equally many of each patient",
     )
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a param of networks")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where networks are trained")
@@ -119,6 +122,9 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     if options.what == "unlike":
         print(unlike.table(options.real, options.cache, options.budgets))
         return 0
+    if options.what == "doubtful":
+        _print_doubtful(options)
+        return 0
     bench = Bench(options.real, options.cache, models_of(options))
     draws = list(FRESH_DRAWS) if options.fresh else options.draws
     jobs = bench.jobs(options.tasks, options.budgets, draws)
@@ -133,6 +139,21 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
         options.page.write_text(page(bench, jobs, figures, repeated(words[1:]), _commit()))
         print(f"{options.csv}: {len(figures)} figures")
     return 0
+
+
+def _print_doubtful(options: argparse.Namespace) -> None:
+    """Print the table of wrong labels for each encoder and each task of classes."""
+    encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
+    encoders |= _files("--encoder", options.encoder)
+    for name in [name for name in options.tasks if TASKS[name].classes]:
+        for encoder, path in encoders.items():
+            print(f"{name}, {encoder}: fraction of the wrong labels that are listed; wrong ones of the list")
+            for line in table(
+                Trial(options.real, options.cache, TASKS[name], EncoderSource(path)),
+                options.budgets,
+                options.draws,
+            ):
+                print(line, flush=True)
 
 
 def models_of(options: argparse.Namespace) -> dict[str, BenchmarkModel]:
@@ -170,7 +191,9 @@ def pairs_of(models: Iterable[str]) -> list[tuple[str, str]]:
     linear, means = HEADS
     pairs: list[tuple[str, str]] = []
     for model in models:
-        ending = next((f"-{end}" for end in (TYPICAL_MIXED, TYPICAL) if model.endswith(f"-{end}")), "")
+        ending = next(
+            (f"-{end}" for end in (TYPICAL_MIXED, TYPICAL, PER_PATIENT) if model.endswith(f"-{end}")), ""
+        )
         if ending:
             pairs.append((model, model.removesuffix(ending)))
             continue

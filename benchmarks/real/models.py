@@ -54,6 +54,13 @@ class Problem:
         return targets_of(self.task, self.patches.iloc[self.split.labeled])
 
     @property
+    def labelable(self) -> NDArray[np.intp]:
+        """Training patients' rows that have a label, in the budget or not."""
+        targets, rows = targets_of(self.task, self.patches), self.split.unlabeled
+        has_label = np.isfinite(targets) if self.num_classes is None else targets >= 0
+        return rows[has_label[rows]]
+
+    @property
     def num_classes(self) -> int | None:
         """K; None for scores."""
         return None if self.task.classes is None else len(self.task.classes)
@@ -218,12 +225,9 @@ class Chosen:
 
     def predict(self, problem: Problem) -> NDArray[np.float64]:
         """See `BenchmarkModel`; patches are chosen among all that have a label, which nothing looks at."""
-        split = problem.split
+        split, pool = problem.split, problem.labelable
         features = self.source.features(problem.real, problem.cache, problem.task, problem.fold)
         rows = features[self.name or list(features)[-1]]
-        targets = targets_of(problem.task, problem.patches)
-        has_label = np.isfinite(targets) if problem.num_classes is None else targets >= 0
-        pool = split.unlabeled[has_label[split.unlabeled]]
         num = len(split.labeled)
         at_random = generator(problem.draw, "random share").permutation(split.labeled)
         kept = at_random[: round(self.random_share * num)]
@@ -236,8 +240,41 @@ class Chosen:
         return self.inner.predict(replace(problem, split=replace(split, labeled=labeled)))
 
 
+@dataclass(frozen=True)
+class PerPatient:
+    """A model that is given equally many random labels of each patient, one more or less.
+
+    Attributes:
+        inner: the model.
+    """
+
+    inner: BenchmarkModel
+
+    def is_for(self, task: RealTask) -> bool:
+        """The tasks of the model."""
+        return self.inner.is_for(task)
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """See `BenchmarkModel`."""
+        return hashlib.sha256(f"per patient 1\n{self.inner.digest(real, task, fold)}".encode()).hexdigest()
+
+    def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
+        """What the model needs."""
+        self.inner.prepare(real, cache, task, fold)
+
+    def predict(self, problem: Problem) -> NDArray[np.float64]:
+        """See `BenchmarkModel`."""
+        pool = generator(problem.draw, "per patient", problem.fold).permutation(problem.labelable)
+        owners = problem.patches["patient_id"].iloc[pool].reset_index(drop=True)
+        order = np.argsort(owners.groupby(owners).cumcount().to_numpy(), kind="stable")
+        labeled = np.sort(pool[order[: len(problem.split.labeled)]])
+        return self.inner.predict(replace(problem, split=replace(problem.split, labeled=labeled)))
+
+
 TYPICAL, TYPICAL_MIXED = "typical", "typical-mixed"
 """Ending of a row whose labels `choose_typical` chooses: all, or all but `RANDOM_SHARE`."""
+PER_PATIENT = "per-patient"
+"""Ending of a row of `PerPatient`."""
 RANDOM_SHARE = 0.2
 SELECTED = "selected"
 """Name of the row of `Selected`, as `<encoder>-selected`."""
@@ -276,4 +313,5 @@ def frozen_models(
         for model in [name for name in models if name.startswith(f"{encoder}-")]:
             for ending, random_share in ((TYPICAL, 0.0), (TYPICAL_MIXED, RANDOM_SHARE)):
                 models[f"{model}-{ending}"] = Chosen(models[model], source, random_share)
+            models[f"{model}-{PER_PATIENT}"] = PerPatient(models[model])
     return models

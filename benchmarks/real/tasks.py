@@ -19,6 +19,8 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import generator
 from histo_monai.utils.storage import file_sha256
 
+from . import simulated
+
 ALL_LABELS = 0
 """As a budget: every label of the training patients."""
 BUDGETS = (15, 30, 60, 120, 240, ALL_LABELS)
@@ -50,6 +52,7 @@ DATASETS = {
     "consep": Dataset("consep-patches.zip", ("scores.csv",), 128),
     "lung": Dataset("lung-patches.zip", ("patches.csv",), 112, "lung-patches.zip/"),
     "breast": Dataset("idc-patches.zip", ("idc-patches/index.csv",), 50),
+    "camelyon16-simulated": Dataset(simulated.ARCHIVE, (simulated.TABLE,), simulated.PATCH_PX),
 }
 
 
@@ -96,8 +99,18 @@ TASKS = {
             ("balanced_accuracy",),
         ),
         RealTask("breast", "breast", ("idc", "normal"), "patients", 2, ("auc", "balanced_accuracy")),
+        RealTask(
+            "camelyon16-simulated",
+            "camelyon16-simulated",
+            ("normal", "tumor"),
+            "slides",
+            3,
+            ("balanced_accuracy",),
+        ),
     )
 }
+REAL_TASKS = [name for name, task in TASKS.items() if DATASETS[task.dataset].archive != simulated.ARCHIVE]
+"""Names of the tasks of real tissue: the report's."""
 
 
 def check_data(real: Path, tasks: Sequence[str]) -> None:

@@ -136,6 +136,11 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         action="store_true",
         help="choose typical tissue by the encoder alone, before there is a model",
     )
+    suggest.add_argument(
+        "--doubtful",
+        action="store_true",
+        help="choose labeled squares whose labels held-out predictions and neighbors contradict",
+    )
     suggest.add_argument("--num", type=int, default=20, help="number of regions")
     suggest.add_argument("--side-um", type=float, help="side of a region, µm; default: side of a patch")
     _output(suggest, help="output folder; default: data/suggestions/<method>-<encoder>-<student>-<seed>")

@@ -18,6 +18,7 @@ from histo_monai.data.loaders.labeled import spread
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.evaluation.doubtful import nearest_rows
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.unlabeled.self_training import (
     HeadData,
@@ -237,6 +238,12 @@ class HeadTraining:
     def features(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:
         """Features that a model's head reads, (n, D)."""
         return self._features.at(rows, model.encoder.depths)
+
+    def neighbors(self) -> NDArray[np.intp]:
+        """The nearest labeled rows of each labeled row, by features standardized on all training patches."""
+        rows, every = map(self._features.deepest, (self.rows.labeled, self.rows.unlabeled))
+        deviation = every.std(axis=0)
+        return nearest_rows((rows - every.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
 
     @property
     def read(self) -> list[Path]:

@@ -15,6 +15,7 @@ from benchmarks.real.models import frozen_models
 from benchmarks.real.tasks import (
     ALL_LABELS,
     BUDGETS,
+    REAL_TASKS,
     TASKS,
     fold_of_rows,
     label_ranks,
@@ -157,7 +158,7 @@ def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
 ) -> None:
     """Balanced accuracy of one answer for all is 1 / K where the folds agree on it; SOURCE.md has the counts."""
     numbers = {"glas": (2421, 9), "consep": (432, 27), "lung": (1391, 348), "breast": (909, 2)}
-    for task in TASKS.values():
+    for task in map(TASKS.__getitem__, REAL_TASKS):
         patches = read_patches(real_slides, task)
         assert (len(patches), patches["patient_id"].nunique()) == numbers[task.dataset]
         targets, folds = targets_of(task, patches), fold_of_rows(task, patches)
@@ -181,7 +182,7 @@ def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
     assert program.main(["plan", *common]) == 0
     assert "364 runs count" in capsys.readouterr().out
     table = pd.read_csv(tmp_path / "real.csv", dtype={"budget": str}).set_index(["task", "budget", "metric"])
-    assert list(table.reset_index()["task"].unique()) == list(TASKS)
+    assert list(table.reset_index()["task"].unique()) == REAL_TASKS
     assert table.loc[("glas-classes", "120", "balanced_accuracy"), "value"] < 0.5
     assert table.loc[("glas-classes", "15", "balanced_accuracy"), "num_patients"] == 9
     assert table.loc[("consep", "15", "icc"), "value"] < 0.1

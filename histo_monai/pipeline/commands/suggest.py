@@ -18,6 +18,7 @@ from histo_monai.pipeline.context import Assembly
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import check_slides
+from histo_monai.pipeline.suggestions.doubtful import finetuned_run, suggest_doubtful
 from histo_monai.pipeline.suggestions.first import encoder_file, suggest_first
 from histo_monai.pipeline.suggestions.search import candidates_of, search_of
 from histo_monai.pipeline.suggestions.squares import (
@@ -47,6 +48,7 @@ def run(
     side_um: float | None,
     folder: str | None,
     first: bool = False,
+    doubtful: bool = False,
 ) -> None:
     """Write <slide_id>.geojson of each slide with a suggestion, suggestions.csv, a picture and the provenance.
 
@@ -56,8 +58,9 @@ def run(
         seed: training seed; it also selects candidates on slides with more than 500.
         num: number of regions; a warning states if fewer candidates differ.
         side_um: side of a square, µm; None for the model's patch.
-        folder: output; None for data/suggestions/<run>, or data/suggestions/first.
+        folder: output; None for data/suggestions/<run>, data/suggestions/first or data/suggestions/doubtful-<run>.
         first: choose without a model, by the features of the pretraining's encoder; student and seed are not used.
+        doubtful: labeled squares that the fine-tuning contradicts; student is not used.
 
     Raises:
         InputError: models or slides cannot be used, or no candidate qualifies.
@@ -68,16 +71,23 @@ def run(
     if side_um is not None and not 0 < side_um < math.inf:
         raise InputError(f"--side-um: {side_um:g} is not a positive number. Fix: give a side in µm")
     params = load_params(paths.PARAMS)
-    of_run = None if first else _run(method, encoder, student, seed)
-    target = (
-        Path(folder).absolute()
-        if folder
-        else paths.DATA / "suggestions" / (of_run.name if of_run else "first")
-    )
+    if first and doubtful:
+        raise InputError("--first and --doubtful: both are given. Fix: leave out one")
+    if doubtful and side_um is not None:
+        raise InputError("--side-um: labeled squares have a side. Fix: leave it out with --doubtful")
+    of_run = None
+    if doubtful:
+        of_run = finetuned_run(params, method, encoder, seed)
+    elif not first:
+        of_run = _run(method, encoder, student, seed)
+    name = f"{'doubtful-' * doubtful}{of_run.name}" if of_run else "first"
+    target = Path(folder).absolute() if folder else paths.DATA / "suggestions" / name
     inputs = _inputs(params)
     check_own_folder(target, inputs)
     with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
-        if of_run is None:
+        if doubtful and of_run:
+            summary = suggest_doubtful(draft, params, of_run, num)
+        elif of_run is None:
             summary = suggest_first(draft, params, encoder_file(params, method, encoder), num, side_um)
         else:
             summary = _suggest(draft, of_run, num, side_um)

@@ -7,14 +7,17 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ignite.distributed as idist
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib import image
 
 from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.evaluation.cross_validation import CrossValidated
+from histo_monai.evaluation.doubtful import doubtful_table
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.layers import merged_state
 from histo_monai.pipeline import paths
@@ -134,6 +137,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         write_fold_models(
             folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names, reference
         )
+        _write_doubtful(folder / paths.FOLDS, training, rows.labeled, validated, names)
         paths.write_curves(folder / paths.CURVES, course.curves, _columns(course))
         image.imsave(folder / paths.ANSWERS, course.picture)
         warnings = [folds.why_none] if is_counted and folds.why_none else []
@@ -146,6 +150,21 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         of_run.finetuned,
         ", ".join(f"{name} {value:g}" for name, value in metrics.items()),
     )
+
+
+def _write_doubtful(
+    folder: Path,
+    training: Finetuning | HeadTraining,
+    labeled: pd.DataFrame,
+    validated: CrossValidated[Any, Any] | None,
+    classes: list[str] | None,
+) -> None:
+    """Write doubtful.csv, if the labels were cross-validated."""
+    if validated is None:
+        return
+    neighbors = training.neighbors() if isinstance(training, HeadTraining) else None
+    table = doubtful_table(labeled, validated.predictions, classes, neighbors)
+    table.to_csv(folder / paths.DOUBTFUL, index=False, float_format="%.6g")
 
 
 def _finetuning(assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds) -> Finetuning:

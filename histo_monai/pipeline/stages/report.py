@@ -20,6 +20,7 @@ from histo_monai.data.tables.predictions import Predictions, read_predictions
 from histo_monai.data.tables.slide_scores import ID_COLUMNS
 from histo_monai.evaluation.baselines.models import MAJORITY
 from histo_monai.evaluation.comparison.rows import Row
+from histo_monai.evaluation.doubtful import NEIGHBORS, read_doubtful
 from histo_monai.evaluation.metrics.estimate import ESTIMATE_SHAPE
 from histo_monai.models.card import CARD_SHAPE
 from histo_monai.pipeline import paths
@@ -32,6 +33,8 @@ from histo_monai.reports.site.about import cards_section, data_section, run_sect
 from histo_monai.reports.site.answers import answers_section, cases, path_of
 from histo_monai.reports.site.assets import PAGE, without_libraries, write_page
 from histo_monai.reports.site.blocks import Picture, Section
+from histo_monai.reports.site.doubtful import NUM_PICTURES, caption, doubtful_section, strip
+from histo_monai.reports.site.doubtful import path_of as strip_path
 from histo_monai.reports.site.of_slide import ShownSlide, Tiling, write_shown_slide
 from histo_monai.reports.site.results import Majority, comparison_section, results_section
 from histo_monai.reports.site.training import of_start, pretraining_section, training_section
@@ -86,6 +89,7 @@ def run() -> None:
             comparison_section(_splits(comparison)),
             _whole_slides(draft, params, main),
             _answers(draft, predictions, main),
+            _doubtful(draft, main),
             _training(draft, main),
             _pretraining(draft, params),
             _data(draft),
@@ -180,6 +184,26 @@ def _answers(draft: Path, part: Predictions | None, main: Run) -> Section:
             for path, case in zip(file_paths, some, strict=True)
         ]
     return answers_section(part, main.name, pictures)
+
+
+def _doubtful(draft: Path, main: Run) -> Section:
+    path = main.folds[FINETUNED] / paths.DOUBTFUL
+    if not path.is_file():
+        return doubtful_section(None, [])
+    patches = read_patches(paths.PATCHES_CSV).set_index("patch_id", drop=False)
+    table = read_doubtful(path, has_scores=bool(patches["score"].notna().any()))
+    params, pictures = load_params(paths.PARAMS), []
+    (draft / "doubtful").mkdir()
+    for number, row in enumerate(table[:NUM_PICTURES].to_dict("records")):
+        near = [row[name] for name in NEIGHBORS if row[name]]
+        rows = patches.loc[[row["patch_id"], *near]]
+        pixels = PatchReader(rows, patch_px=params.patch_px).read(np.arange(len(rows)))
+        file = strip_path(number)
+        Image.fromarray(strip(pixels)).save(draft / file)
+        given = rows["label"] if "label" in row else rows["score"].map("{:.2f}".format)
+        text = caption(row, list(given[1:]))
+        pictures.append(Picture(file.as_posix(), f"Patch and its neighbors: {text}", text, pixels=True))
+    return doubtful_section(table, pictures)
 
 
 def _training(draft: Path, main: Run) -> Section:

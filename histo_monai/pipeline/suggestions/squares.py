@@ -58,7 +58,7 @@ def fields(rows: pd.DataFrame) -> Fields:
     )
 
 
-def places(rows: pd.DataFrame, side_um: float) -> dict[str, NDArray]:
+def places(rows: pd.DataFrame, side_um: float | pd.Series) -> dict[str, NDArray]:
     """Columns of suggestions.csv that say where squares lie, by rank; level-0 pixels of the canvas."""
     return {
         "rank": np.arange(1, len(rows) + 1),
