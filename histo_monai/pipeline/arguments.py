@@ -113,13 +113,13 @@ def _example(name: str) -> str:
 
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """Add the options of the commands."""
-    page = commands["report"]
-    page.add_argument(
-        "--serve",
-        action="store_true",
-        help="serve the existing page on this machine until Ctrl-C",
-    )
-    page.add_argument("--port", type=int, help="port of --serve; default: a free port")
+    served = {
+        "report": "serve the existing page on this machine until Ctrl-C",
+        "label": "serve the page on this machine until Ctrl-C, and save each answer as it is given",
+    }
+    for name, text in served.items():
+        commands[name].add_argument("--serve", action="store_true", help=text)
+        commands[name].add_argument("--port", type=int, help="port of --serve; default: a free port")
     doctor, suggest, convert, curves, verify = (
         commands[name] for name in ("doctor", "suggest", "convert", "curves", "verify")
     )

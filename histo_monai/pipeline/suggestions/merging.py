@@ -14,15 +14,14 @@ import pandas as pd
 
 from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.manifests import check_classes, first_row, read_numbers, read_table
+from histo_monai.reports.labeling.answers import LABEL, NO_LABELS, PLACE, lasting
 from histo_monai.slides.annotations import BOUNDS
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import OutputError, whole_file
 
-ADDED = ("slide_id", "y", "x", "mpp", "side_px", "label", "labeled_by", "labeled_at")
+ADDED = (*PLACE, "label", "labeled_by", "labeled_at")
 """Columns of patches.csv that a label fills."""
-LABEL, NO_LABELS = "label", ("cannot tell", "artefact")
-"""Answers of the page."""
-_NEEDED = ("slide_id", "y", "x", "mpp", "side_px", "answer")
+_NEEDED = (*PLACE, "answer")
 
 
 class Merged(NamedTuple):
@@ -141,8 +140,8 @@ def _check_equal(same: Sequence[_Answer], answer: _Answer) -> None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Rows of a file of the page."""
-    table = read_table(path, needed=_NEEDED, key=())
+    """Rows of a file of the page that count."""
+    table = lasting(path, read_table(path, needed=_NEEDED, key=()))
     wrong = ~table["answer"].isin([LABEL, *NO_LABELS])
     if wrong.any():
         row = first_row(wrong)
