@@ -144,7 +144,7 @@ def test_a_killed_server_loses_no_answer_that_the_page_shows(squares: Path, brow
     with served() as (address, process):
         page, _ = opened(browser, address)
         for _ in range(5):
-            page.keyboard.press("1")
+            page.keyboard.press("1")  # Keys that are pressed faster than answers are saved wait for them.
         wait_for(page, 5)
         process.kill()
         process.wait()
@@ -198,7 +198,8 @@ def test_a_killed_browser_loses_at_most_the_answer_being_given(
         line = next(line for line in process.stderr if "DevTools listening on" in line)
         attached = browser.browser_type.connect_over_cdp(line.split()[-1])
         page, _ = opened(attached, address)
-        for _ in range(7):
+        for number in range(7):
+            wait_for(page, number)
             page.keyboard.press("2")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
