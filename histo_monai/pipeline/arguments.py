@@ -37,6 +37,7 @@ COMMANDS = {
     "import": "convert a MONAI bundle or a state dict into a model file for all commands",
     "suggest": "write the regions to label next, as GeoJSON",
     "label": "write a page to label suggested regions on, or read the labels that were saved there",
+    "next": "do one round: read labels, run the pipeline, suggest regions and write their page",
     "convert": "convert ASAP outlines (.xml) to QuPath outlines (.geojson), and back",
     "curves": "plot metrics of all experiments against labels, mu and n_aug, and the labels saved",
     "verify": "check models, metrics and maps against their recorded digests and inputs, offline",
@@ -51,6 +52,7 @@ _EXAMPLES = {
     "import": "tumor_student --output imported",
     "suggest": "--num 24",
     "label": "--classes tumor normal",
+    "next": "--classes tumor normal",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
     "verify": "data/",
@@ -137,9 +139,17 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         help="choose typical tissue by the encoder alone, before there is a model",
     )
     suggest.add_argument("--num", type=int, default=20, help="number of regions")
+    suggest.add_argument(
+        "--random",
+        dest="num_random",
+        type=int,
+        default=0,
+        metavar="NUM",
+        help="number of further regions, at random; default: none",
+    )
     suggest.add_argument("--side-um", type=float, help="side of a region, µm; default: side of a patch")
     _output(suggest, help="output folder; default: data/suggestions/<method>-<encoder>-<student>-<seed>")
-    _add_options_of_labels(commands["label"])
+    _add_options_of_labels(commands["label"], commands["next"])
     _file(convert, "source", help="annotation file, .xml or .geojson")
     _file(convert, "target", help="new file, .geojson or .xml")
     _file(
@@ -225,8 +235,8 @@ def _add_options_of_projects_and_models(commands: Mapping[str, argparse.Argument
     _file(back, "--like", metavar="MODEL", help="model file with a matching architecture, for a state dict")
 
 
-def _add_options_of_labels(label: argparse.ArgumentParser) -> None:
-    """Add the options of the labeling page."""
+def _add_options_of_labels(label: argparse.ArgumentParser, following: argparse.ArgumentParser) -> None:
+    """Add the options of `label` and `next`."""
     _folder(
         label,
         "folder",
@@ -234,16 +244,34 @@ def _add_options_of_labels(label: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of suggestions; default: data/suggestions/first",
     )
-    label.add_argument(
-        "--classes",
-        nargs="+",
-        default=[],
-        metavar="CLASS",
-        help="classes to begin with; the page adds others",
-    )
+    for command in (label, following):
+        command.add_argument(
+            "--classes",
+            nargs="+",
+            default=[],
+            metavar="CLASS",
+            help="classes to begin with; the page adds others",
+        )
     _file(label, "--output", metavar="PAGE", help="the page, .html; default: beside the folder")
     _file(
         label, "--read", nargs="+", default=[], metavar="CSV", help="add the labels of these files to a table"
+    )
+    _file(
+        following,
+        "--read",
+        nargs="+",
+        default=[],
+        metavar="CSV",
+        help="files with answers; default: all that `label --serve` has saved",
+    )
+    following.add_argument("--num", type=int, default=30, help="number of regions to label next")
+    following.add_argument(
+        "--random",
+        dest="num_random",
+        type=int,
+        default=6,
+        metavar="NUM",
+        help="how many of them are drawn at random",
     )
     _file(label, "--into", metavar="CSV", help="that table; default: data/raw/own/patches.csv")
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from histo_monai.data.tables.manifests import check_classes, first_row, read_numbers, read_table
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.suggestions.merging import check_table, merge_labels
+from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, check_table, merge_labels
 from histo_monai.pipeline.suggestions.squares import TABLE
 from histo_monai.reports.labeling.answers import SUFFIX, Answers
 from histo_monai.reports.labeling.page import mark_of, page, page_key, slide_picture, square_pictures
@@ -23,7 +23,6 @@ from histo_monai.utils.storage import OutputError, claim, whole_file
 
 _LOG = logging.getLogger(__name__)
 
-FIRST = paths.DATA / "suggestions" / "first"
 _NEEDED = ("slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp")
 
 
@@ -56,7 +55,7 @@ def run(
         merged = merge_labels([Path(path) for path in read], table)
         _LOG.info("label: output=%s labels_added=%d labels_known=%d answers_without_label=%d", table, *merged)
         return
-    target, patches = write_page(Path(folder) if folder else FIRST, classes, output, table)
+    target, patches = write_page(Path(folder) if folder else SUGGESTIONS / "first", classes, output, table)
     if not serve:
         _LOG.info("label: open the page in a browser, or run `histo-monai label --serve`")
         return

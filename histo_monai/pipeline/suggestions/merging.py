@@ -14,11 +14,14 @@ import pandas as pd
 
 from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.manifests import check_classes, first_row, read_numbers, read_table
-from histo_monai.reports.labeling.answers import LABEL, NO_LABELS, PLACE, lasting
+from histo_monai.pipeline import paths
+from histo_monai.reports.labeling.answers import LABEL, NO_LABELS, PLACE, SUFFIX, lasting
 from histo_monai.slides.annotations import BOUNDS
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import OutputError, whole_file
 
+SUGGESTIONS = paths.DATA / "suggestions"
+"""Default outputs of `suggest`, their pages, and files of answers."""
 ADDED = (*PLACE, "label", "labeled_by", "labeled_at")
 """Columns of patches.csv that a label fills."""
 _NEEDED = (*PLACE, "answer")
@@ -111,6 +114,22 @@ def merge_labels(files: Sequence[Path], into: Path) -> Merged:
             with whole_file(into) as draft:
                 whole.reindex(columns=columns).fillna("").to_csv(draft, index=False)
     return Merged(len(fresh), num_known, num_without)
+
+
+def answer_files() -> list[Path]:
+    """Files of answers that `label --serve` has saved."""
+    return sorted(SUGGESTIONS.glob(f"*{SUFFIX}"))
+
+
+def answered_without_label() -> pd.DataFrame:
+    """Squares of `answer_files` with an answer but without a label: `PLACE`, with numbers."""
+    tables = [pd.DataFrame(columns=list(PLACE))]
+    for path in answer_files():
+        table = _read(path)
+        rows = table[table["answer"] != LABEL]
+        numbers = {name: read_numbers(path, rows[name], 0.0, 2**31, "a number") for name in PLACE[1:]}
+        tables.append(rows[["slide_id"]].assign(**numbers))
+    return pd.concat(tables, ignore_index=True)
 
 
 @contextlib.contextmanager
