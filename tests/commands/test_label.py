@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.suggestions.merging import merge_labels
@@ -208,7 +208,7 @@ def test_a_thousand_patches_are_there_and_pictures_are_decoded_when_they_come_in
         assert answered(opened) == "0 of 1000 answered"
         assert 0 < opened.evaluate(with_picture) < 400
         images.last.scroll_into_view_if_needed()
-        opened.wait_for_function("[...document.querySelectorAll('.patch img')].at(-1).naturalWidth > 0")
+        expect(images.last).to_have_attribute("src", PIXEL)
         opened.keyboard.press("Shift+Digit1")
         assert answered(opened) == "5 of 1000 answered"
 
