@@ -139,14 +139,7 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         help="choose typical tissue by the encoder alone, before there is a model",
     )
     suggest.add_argument("--num", type=int, default=20, help="number of regions")
-    suggest.add_argument(
-        "--random",
-        dest="num_random",
-        type=int,
-        default=0,
-        metavar="NUM",
-        help="number of further regions, at random; default: none",
-    )
+    _random(suggest, 0, "number of further regions, at random; default: none")
     suggest.add_argument("--side-um", type=float, help="side of a region, µm; default: side of a patch")
     _output(suggest, help="output folder; default: data/suggestions/<method>-<encoder>-<student>-<seed>")
     _add_options_of_labels(commands["label"], commands["next"])
@@ -265,15 +258,13 @@ def _add_options_of_labels(label: argparse.ArgumentParser, following: argparse.A
         help="files with answers; default: all that `label --serve` has saved",
     )
     following.add_argument("--num", type=int, default=30, help="number of regions to label next")
-    following.add_argument(
-        "--random",
-        dest="num_random",
-        type=int,
-        default=6,
-        metavar="NUM",
-        help="how many of them are drawn at random",
-    )
+    _random(following, 6, "how many of them are drawn at random")
     _file(label, "--into", metavar="CSV", help="that table; default: data/raw/own/patches.csv")
+
+
+def _random(command: argparse.ArgumentParser, num: int, text: str) -> None:
+    """Add the number of regions at random."""
+    command.add_argument("--random", dest="num_random", type=int, default=num, metavar="NUM", help=text)
 
 
 def _output(command: argparse.ArgumentParser, **settings: Any) -> None:

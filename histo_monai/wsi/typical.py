@@ -71,14 +71,7 @@ def choose_typical(
 
 
 def similar_groups(features: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Groups of similar patches, about `_PER_GROUP` in each, by Ward's clustering; numbered from 1 by first member.
-
-    Args:
-        features: (n, D).
-
-    Returns:
-        (n,), int64.
-    """
+    """Ward's clusters of about `_PER_GROUP` similar patches, (n, D) -> (n,), numbered from 1 by their first member."""
     num = -(-len(features) // _PER_GROUP)
     if num < 2:
         return np.ones(len(features), np.int64)

@@ -61,7 +61,12 @@ def run(
         return
     answers = target.with_suffix(SUFFIX)
     with claim(answers, answers.with_name(f".{answers.name}.lock"), replaces=False):
-        _serve(target, Answers(answers, patches), port)
+        saved = Answers(answers, patches)
+        try:
+            serve_page(target, port, saved.reply)
+        finally:
+            read_by = f"`histo-monai next`, or `histo-monai label --read {answers}`"
+            _LOG.info("label: squares_answered=%d. Next: run %s", saved.num_answered, read_by)
 
 
 def own_table() -> Path:
@@ -91,18 +96,6 @@ def write_page(
         draft.write_text(page(patches, slides, list(names), key), encoding="utf-8")
     _LOG.info("label: output=%s patches=%d slides=%d", target, len(patches), len(slides))
     return target, patches
-
-
-def _serve(page_file: Path, answers: Answers, port: int | None) -> None:
-    """Serve the page until Ctrl-C, then say what to do with the answers."""
-    try:
-        serve_page(page_file, port, answers.reply)
-    finally:
-        _LOG.info(
-            "label: squares_answered=%d. Next: run `histo-monai next`, or `histo-monai label --read %s`",
-            answers.num_answered,
-            answers.path,
-        )
 
 
 def _check_target(target: Path, key: str) -> None:

@@ -54,17 +54,17 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
     merge_labels([Path(path) for path in read] or answer_files(), table)
     patches = _patches()
     is_first = not (patches["split"] == "train").any()
-    run_of_model = None if is_first else _recommended()
-    folder = suggest.folder_of(run_of_model)
+    found = {} if is_first else read_recommendation(paths.CHOSEN)
+    of_run = None if is_first else Run(found["method"], found["encoder"], found["seed"], found["student"])
+    folder = suggest.folder_of(of_run)
     num_random = 0 if is_first else num_random
     suggest.run(None, None, None, None, num - num_random, None, None, is_first, num_random)
     known = sorted(set(patches["label"].dropna()) - {""})
     page, squares = label.write_page(folder, [*classes, *known], None, table)
     row = {"regions": len(squares), "random_regions": num_random, "page": os.path.relpath(page), "model": ""}
-    if run_of_model is not None:
-        kind = read_recommendation(paths.CHOSEN)["kind"]
+    if of_run is not None:
         validation = "validation" if params.is_validation_separate else "cross-validation"
-        row |= {"model": run_of_model.name} | _quality(run_of_model, kind, validation)
+        row |= {"model": of_run.name} | _quality(of_run, found["kind"], validation)
     _tell(_remembered(patches, row), folder)
 
 
@@ -89,11 +89,6 @@ def _dvc(*arguments: str) -> None:
             f"dvc {' '.join(arguments)}: failed, see its error above. Fix: mend it, then run `histo-monai next` again; "
             "the labels are added"
         )
-
-
-def _recommended() -> Run:
-    found = read_recommendation(paths.CHOSEN)
-    return Run(found["method"], found["encoder"], found["seed"], found["student"])
 
 
 def _quality(of_run: Run, kind: str, validation: str) -> dict[str, Any]:

@@ -31,14 +31,7 @@ _UNDONE = "undone"
 _STEP = "step"
 """Rows of one step were given, or taken back, together."""
 _COLUMNS = (*PLACE, "label", "answer", "labeled_by", "labeled_at", _STEP)
-_SHAPE = {
-    "known": COUNT,
-    "undo?": bool,
-    "numbers?": [COUNT],
-    "label?": str,
-    "kind?": str,
-    "by?": str,
-}
+_SHAPE = {"known": COUNT, "undo?": bool, "numbers?": [COUNT], "label?": str, "kind?": str, "by?": str}
 
 
 def lasting(path: Path, table: pd.DataFrame) -> pd.DataFrame:
@@ -85,11 +78,7 @@ class Answers:
     @property
     def num_answered(self) -> int:
         """Number of squares with an answer."""
-        counts: defaultdict[int, int] = defaultdict(int)
-        for step in self._steps:
-            for number in step["numbers"]:
-                counts[number] += -1 if step["kind"] == _UNDONE else 1
-        return sum(count > 0 for count in counts.values())
+        return len({number for step in self._lasting() for number in step["numbers"]})
 
     def reply(self, message: bytes) -> bytes:
         """Save the answer of a message; JSON of the steps that the page does not know.
@@ -121,8 +110,8 @@ class Answers:
         by = " ".join(asked.get("by", "").split())[:60]
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if asked.get("undo"):
-            last = self._last()
-            return last and last | {"kind": _UNDONE, "label": "", "by": by, "at": at}
+            last = self._lasting()[-1:]
+            return last[0] | {"kind": _UNDONE, "label": "", "by": by, "at": at} if last else None
         if "numbers" not in asked:
             return None
         numbers, kind, label = asked["numbers"], asked.get("kind"), asked.get("label", "").strip()
@@ -134,15 +123,15 @@ class Answers:
         check_classes(Path("message"), pd.Series([label], name="class"))
         return {"numbers": numbers, "kind": kind, "label": label, "by": by, "at": at}
 
-    def _last(self) -> dict[str, Any] | None:
-        """The last step that was not undone."""
-        lasting_steps: list[dict[str, Any]] = []
+    def _lasting(self) -> list[dict[str, Any]]:
+        """Steps that were not undone."""
+        steps: list[dict[str, Any]] = []
         for step in self._steps:
             if step["kind"] == _UNDONE:
-                lasting_steps.pop()
+                steps.pop()
             else:
-                lasting_steps.append(step)
-        return lasting_steps[-1] if lasting_steps else None
+                steps.append(step)
+        return steps
 
     def _append(self, step: dict[str, Any]) -> None:
         text = io.StringIO()
@@ -170,12 +159,11 @@ class Answers:
             row = first_row(table["number"] < 0)
             raise InputError(f"{self.path}, row {row}: is no square of this page. Fix: move the file away.")
         table = table.rename(columns={"answer": "kind", "labeled_by": "by", "labeled_at": "at"})
+        steps = (rows for _, rows in table.groupby(_STEP, sort=False))
+        about = ("kind", "label", "by", "at")
         return [
-            {
-                **of_step.iloc[0][["kind", "label", "by", "at"]].to_dict(),
-                "numbers": of_step["number"].tolist(),
-            }
-            for _, of_step in table.groupby(_STEP, sort=False)
+            {name: rows[name].iloc[0] for name in about} | {"numbers": rows["number"].tolist()}
+            for rows in steps
         ]
 
 
@@ -210,13 +198,12 @@ def _append(path: Path, content: bytes, size: int) -> None:
             )
         try:
             written = os.write(handle, content)
+            if written < len(content):
+                raise OSError(f"{path}: {len(content)} requested and {written} written")
             os.fsync(handle)
         except OSError:
             os.ftruncate(handle, size)
             raise
-        if written < len(content):
-            os.ftruncate(handle, size)
-            raise OSError(f"{path}: {len(content)} requested and {written} written")
     finally:
         os.close(handle)
     if is_new:

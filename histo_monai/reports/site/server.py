@@ -32,12 +32,7 @@ _LONGEST = 2**20
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Handler of regular files in a folder, below the secret and for this machine's names only.
-
-    Args:
-        page: name of the page in the folder.
-        answer: message of the page -> JSON; the page is then the only file that is served. None: it sends none.
-    """
+    """Handler of regular files in a folder, below the secret and for this machine's names only; see `serve_page`."""
 
     timeout = 60
 
@@ -50,13 +45,12 @@ class _Handler(SimpleHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a message of the page. A script of another page can send no JSON without asking first."""
         length = self.headers.get("Content-Length", "")
-        status = None if self._answer else HTTPStatus.NOT_IMPLEMENTED
-        status = status or self._refusal()
+        status = self._refusal() if self._answer else HTTPStatus.NOT_IMPLEMENTED
         if status is None and (not self.headers.get("Origin") or self.headers.get("Content-Type") != _JSON):
             status = HTTPStatus.FORBIDDEN
         if status is None and not (length.isascii() and length.isdigit() and int(length) <= _LONGEST):
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        if status is not None or self._answer is None:
+        if self._answer is None or status is not None:
             self.send_error(status or HTTPStatus.NOT_IMPLEMENTED)
             return
         code, kind = HTTPStatus.OK, _JSON
@@ -138,8 +132,8 @@ def serve_page(page: Path, port: int | None, answer: Callable[[bytes], bytes] | 
     Args:
         page: an existing file.
         port: on the loopback interface; None: a free one.
-        answer: message of the page -> JSON, or an `InputError` or `OSError`, whose text the page gets. None: the page
-            sends none, and the other files of its folder are served, too.
+        answer: message of the page -> JSON, or an `InputError` or `OSError` whose text the page gets; no other file is
+            served then. None: the page sends no message, and its whole folder is served.
 
     Raises:
         InputError: the port is invalid or in use.
