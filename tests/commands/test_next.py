@@ -72,7 +72,9 @@ def test_from_no_label_to_the_page_of_the_second_round(
     call = ("next", "--classes", "tumor", "normal", "--num", "12", "--random", "3")
     assert main(call) == 0
     assert called == [("repro", "pretrain")]
-    assert "round 0: 0 labels" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "round 0: 0 labels" in out
+    assert "histo-monai label data/suggestions/first --serve --classes tumor normal;" in out
     (page,) = SUGGESTIONS.glob("first-*.html")
     assert '"classes":["tumor","normal"]' in page.read_text()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,13 +60,14 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
     folder = suggest.folder_of(of_run)
     num_random = 0 if is_first else num_random
     suggest.run(None, None, None, None, num - num_random, None, None, is_first, num_random)
-    known = sorted(set(patches["label"].dropna()) - {""})
-    page, squares = label.write_page(folder, [*classes, *known], None, table)
+    names = list(dict.fromkeys([*classes, *sorted(set(patches["label"].dropna()) - {""})]))
+    page, squares = label.write_page(folder, names, None, table)
     row = {"regions": len(squares), "random_regions": num_random, "page": os.path.relpath(page), "model": ""}
     if of_run is not None:
         validation = "validation" if params.is_validation_separate else "cross-validation"
         row |= {"model": of_run.name} | _quality(of_run, found["kind"], validation)
-    _tell(_remembered(patches, row), folder)
+    page_call = ["histo-monai", "label", str(folder), "--serve", *(["--classes", *names] if names else [])]
+    _tell(_remembered(patches, row), shlex.join(page_call))
 
 
 def _patches() -> pd.DataFrame:
@@ -117,7 +119,7 @@ def _remembered(patches: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     return rounds
 
 
-def _tell(rounds: pd.DataFrame, folder: Path) -> None:
+def _tell(rounds: pd.DataFrame, page_call: str) -> None:
     """Print what the rounds have brought, and what to do now."""
     for row in rounds.to_dict("records"):
         line = f"round {row['round']}: {row['labels']} labels to learn from, {row['test_labels']} to test on"
@@ -132,6 +134,4 @@ def _tell(rounds: pd.DataFrame, folder: Path) -> None:
     print(f"labels added since the round before: {last['labels'] - before}")
     how = f"{last['random_regions']} at random" if last["model"] else "typical tissue, without a model"
     print(f"regions to label now: {last['regions']}, {how}")
-    print(
-        f"label them: histo-monai label {folder} --serve, or open {last['page']}; then run histo-monai next"
-    )
+    print(f"label them: {page_call}; or open {last['page']}; then run histo-monai next")
