@@ -37,6 +37,7 @@ COMMANDS = {
     "import": "convert a MONAI bundle or a state dict into a model file for all commands",
     "suggest": "write the regions to label next, as GeoJSON",
     "label": "write a page to label suggested regions on, or read the labels that were saved there",
+    "next": "do one round: read labels, run the pipeline, suggest regions and write their page",
     "convert": "convert ASAP outlines (.xml) to QuPath outlines (.geojson), and back",
     "curves": "plot metrics of all experiments against labels, mu and n_aug, and the labels saved",
     "verify": "check models, metrics and maps against their recorded digests and inputs, offline",
@@ -51,6 +52,7 @@ _EXAMPLES = {
     "import": "tumor_student --output imported",
     "suggest": "--num 24",
     "label": "--classes tumor normal",
+    "next": "--classes tumor normal",
     "convert": "outlines.xml outlines.geojson",
     "curves": "--score 0.8",
     "verify": "data/",
@@ -113,13 +115,13 @@ def _example(name: str) -> str:
 
 def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     """Add the options of the commands."""
-    page = commands["report"]
-    page.add_argument(
-        "--serve",
-        action="store_true",
-        help="serve the existing page on this machine until Ctrl-C",
-    )
-    page.add_argument("--port", type=int, help="port of --serve; default: a free port")
+    served = {
+        "report": "serve the existing page on this machine until Ctrl-C",
+        "label": "serve the page on this machine until Ctrl-C, and save each answer as it is given",
+    }
+    for name, text in served.items():
+        commands[name].add_argument("--serve", action="store_true", help=text)
+        commands[name].add_argument("--port", type=int, help="port of --serve; default: a free port")
     doctor, suggest, convert, curves, verify = (
         commands[name] for name in ("doctor", "suggest", "convert", "curves", "verify")
     )
@@ -142,9 +144,10 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
         help="choose labeled squares whose labels held-out predictions and neighbors contradict",
     )
     suggest.add_argument("--num", type=int, default=20, help="number of regions")
+    _random(suggest, 0, "number of further regions, at random; default: none")
     suggest.add_argument("--side-um", type=float, help="side of a region, µm; default: side of a patch")
     _output(suggest, help="output folder; default: data/suggestions/<method>-<encoder>-<student>-<seed>")
-    _add_options_of_labels(commands["label"])
+    _add_options_of_labels(commands["label"], commands["next"])
     _file(convert, "source", help="annotation file, .xml or .geojson")
     _file(convert, "target", help="new file, .geojson or .xml")
     _file(
@@ -230,8 +233,8 @@ def _add_options_of_projects_and_models(commands: Mapping[str, argparse.Argument
     _file(back, "--like", metavar="MODEL", help="model file with a matching architecture, for a state dict")
 
 
-def _add_options_of_labels(label: argparse.ArgumentParser) -> None:
-    """Add the options of the labeling page."""
+def _add_options_of_labels(label: argparse.ArgumentParser, following: argparse.ArgumentParser) -> None:
+    """Add the options of `label` and `next`."""
     _folder(
         label,
         "folder",
@@ -239,18 +242,34 @@ def _add_options_of_labels(label: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of suggestions; default: data/suggestions/first",
     )
-    label.add_argument(
-        "--classes",
-        nargs="+",
-        default=[],
-        metavar="CLASS",
-        help="classes to begin with; the page adds others",
-    )
+    for command in (label, following):
+        command.add_argument(
+            "--classes",
+            nargs="+",
+            default=[],
+            metavar="CLASS",
+            help="classes to begin with; the page adds others",
+        )
     _file(label, "--output", metavar="PAGE", help="the page, .html; default: beside the folder")
     _file(
         label, "--read", nargs="+", default=[], metavar="CSV", help="add the labels of these files to a table"
     )
+    _file(
+        following,
+        "--read",
+        nargs="+",
+        default=[],
+        metavar="CSV",
+        help="files with answers; default: all that `label --serve` has saved",
+    )
+    following.add_argument("--num", type=int, default=30, help="number of regions to label next")
+    _random(following, 6, "how many of them are drawn at random")
     _file(label, "--into", metavar="CSV", help="that table; default: data/raw/own/patches.csv")
+
+
+def _random(command: argparse.ArgumentParser, num: int, text: str) -> None:
+    """Add the number of regions at random."""
+    command.add_argument("--random", dest="num_random", type=int, default=num, metavar="NUM", help=text)
 
 
 def _output(command: argparse.ArgumentParser, **settings: Any) -> None:

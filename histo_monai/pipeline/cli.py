@@ -74,7 +74,9 @@ def _call_problem(name: str, arguments: Mapping[str, Any]) -> str:
     if name == "map" and not (arguments["slides"] or arguments["manifest"]):
         return f"map: {_NO_SLIDES}"
     if arguments.get("port") is not None and not arguments["serve"]:
-        return "report: --port needs --serve. Fix: give both, or leave out --port"
+        return f"{name}: --port needs --serve. Fix: give both, or leave out --port"
+    if arguments.get("serve") and arguments.get("read"):
+        return f"{name}: --serve excludes --read. Fix: give one of them"
     return ""
 
 
@@ -97,8 +99,9 @@ def _stage_or_command(name: str, arguments: Mapping[str, Any]) -> tuple[bool, di
     if name == "features":
         is_stage = arguments["method"] is not None
         return is_stage, {key: arguments[key] for key in arguments if (key in _STAGE_OPTIONS) == is_stage}
-    bare = {key: value for key, value in arguments.items() if key != "serve"}
-    return name in STAGES and not arguments.get("serve", False), bare
+    if name != "report":
+        return name in STAGES, dict(arguments)
+    return not arguments["serve"], {"port": arguments["port"]}
 
 
 _SERVER = "histo_monai.reports.site.server"  # imported by name, like stages: the stage does not depend on it
@@ -106,9 +109,10 @@ _SERVER = "histo_monai.reports.site.server"  # imported by name, like stages: th
 
 def _run_of(name: str, arguments: dict[str, Any], is_stage: bool) -> Callable[..., int | None]:
     """Function that runs the stage or command; `report --serve` starts the server."""
-    port = arguments.pop("port", None)
-    if name == "report" and not is_stage:
-        return partial(importlib.import_module(_SERVER).serve, paths.REPORT, port)
+    if name == "report":
+        port = arguments.pop("port")
+        if not is_stage:
+            return partial(importlib.import_module(_SERVER).serve, paths.REPORT, port)
     run: Callable[..., int | None] = importlib.import_module(
         f"histo_monai.pipeline.{'stages' if is_stage else 'commands'}.{name}"
     ).run

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
@@ -23,6 +23,7 @@ NUM_NEIGHBORS = 20
 MOST_CANDIDATES = 50_000
 """Of more candidates so many are drawn at random."""
 MOST_CLUSTERS = 500
+_PER_GROUP = 5
 _SMALL = 20_000
 """Up to so many points k-means uses all of them in each step."""
 
@@ -67,6 +68,16 @@ def choose_typical(
     )
     chosen = _from_clusters(order, num, num_labeled, fields, some, most_per_slide)
     return some[chosen]
+
+
+def similar_groups(features: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Ward's clusters of about `_PER_GROUP` similar patches, (n, D) -> (n,), numbered from 1 by their first member."""
+    num = -(-len(features) // _PER_GROUP)
+    if num < 2:
+        return np.ones(len(features), np.int64)
+    clusters = AgglomerativeClustering(num, linkage="ward").fit(_points(features)).labels_
+    _, first, group = np.unique(clusters, return_index=True, return_inverse=True)
+    return (np.argsort(np.argsort(first))[group] + 1).astype(np.int64)
 
 
 def _some(num: int, seed: int) -> NDArray[np.int64]:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.suggestions.merging import merge_labels
+from histo_monai.reports.labeling.page import page as labeling_page
 from histo_monai.slides.annotations import Frame, read_annotations
 from histo_monai.utils.errors import InputError
 from tests.browsers import chromium, watched
@@ -22,6 +23,7 @@ from tests.hostile.project import write_slide, write_text
 CLASSES = ("tumor", '<b>"normal", x</b>')
 NUM = 30
 COLUMNS = ["slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp"]
+PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
 HEADER = "slide_id,y,x,mpp,side_px,label,answer,labeled_by,labeled_at\n"
 
 
@@ -178,6 +180,37 @@ def test_the_page_fits_any_width_and_shows_the_tissue(page_file: Path, browser: 
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.wait_for_function("document.querySelector('.patch img').naturalWidth > 0")
         assert page.evaluate("document.getElementById('picture').naturalWidth") > 100
+
+
+def test_a_thousand_patches_are_there_and_pictures_are_decoded_when_they_come_into_view(
+    tmp_path: Path, browser: Any
+) -> None:
+    slides = {"s": {"size_yx": [9000, 9000], "bounds_yx": [0, 0], "picture": PIXEL}}
+    patches = [
+        {
+            "slide_id": "s",
+            "y": float(i),
+            "x": 1.0,
+            "mpp": 1.0,
+            "side_px": 64,
+            "level0_side": 64.0,
+            "group": i // 5,
+        }
+        | {"picture": PIXEL}
+        for i in range(1000)
+    ]
+    path = tmp_path / "page.html"
+    path.write_text(labeling_page(patches, slides, ["a", "b"], "key"))
+    with watched(browser, path) as opened:
+        images = opened.locator(".patch img")
+        with_picture = "[...document.querySelectorAll('.patch img')].filter((image) => image.src).length"
+        assert images.count() == 1000
+        assert answered(opened) == "0 of 1000 answered"
+        assert 0 < opened.evaluate(with_picture) < 400
+        images.last.scroll_into_view_if_needed()
+        expect(images.last).to_have_attribute("src", PIXEL)
+        opened.keyboard.press("Shift+Digit1")
+        assert answered(opened) == "5 of 1000 answered"
 
 
 def rows(*lines: str) -> str:

@@ -52,6 +52,10 @@ RUN_ELSEWHERE = {
     rf"{_PROGRAM} suggest --first .*": (
         "tests/stages/test_suggest_first.py::test_squares_that_are_labeled_come_into_the_index_and_are_not_suggested_again"
     ),
+    rf"{_PROGRAM} label .*--serve.*": (
+        "tests/commands/test_label_serve.py::test_each_answer_is_in_the_file_and_is_read_as_it_was_given"
+    ),
+    rf"{_PROGRAM} next( .*)?": "tests/commands/test_next.py::test_from_no_label_to_the_page_of_the_second_round",
     rf"{_PROGRAM} label .*": "tests/commands/test_label.py::test_by_keyboard_alone_all_are_labeled_saved_and_read",
     rf"{_PROGRAM} curves.*": f"{_SWEEP}::test_curves_collects_what_ended_well",
     r"dvc queue (start|status)": f"{_SWEEP}::test_one_that_fails_is_named_with_its_reason_and_leaves_the_others",

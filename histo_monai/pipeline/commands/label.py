@@ -12,21 +12,28 @@ import pandas as pd
 
 from histo_monai.data.tables.manifests import check_classes, first_row, read_numbers, read_table
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.suggestions.merging import check_table, merge_labels
+from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, check_table, merge_labels
 from histo_monai.pipeline.suggestions.squares import TABLE
+from histo_monai.reports.labeling.answers import SUFFIX, Answers
 from histo_monai.reports.labeling.page import mark_of, page, page_key, slide_picture, square_pictures
+from histo_monai.reports.site.server import serve_page
 from histo_monai.slides import Slide, open_slide
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import OutputError, whole_file
+from histo_monai.utils.storage import OutputError, claim, whole_file
 
 _LOG = logging.getLogger(__name__)
 
-_FIRST = "first"
 _NEEDED = ("slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp")
 
 
 def run(
-    folder: str | None, classes: Sequence[str], output: str | None, read: Sequence[str], into: str | None
+    folder: str | None,
+    classes: Sequence[str],
+    output: str | None,
+    read: Sequence[str],
+    into: str | None,
+    serve: bool,
+    port: int | None,
 ) -> None:
     """Write the page of a folder of suggestions, or add the labels that were saved on it to patches.csv.
 
@@ -36,17 +43,47 @@ def run(
         output: the page; None: beside the folder, named by it and the squares.
         read: files that the page saved.
         into: the table to add labels to; None: patches.csv of the own data.
+        serve: serve the page until Ctrl-C, and save each answer beside it as it is given.
+        port: of `serve`; None: a free one.
 
     Raises:
         InputError: a file cannot be used, or two labels of one square differ.
-        OutputError: a file cannot be written.
+        OutputError: a file cannot be written, or another process serves the page.
     """
-    table = Path(into) if into else paths.dataset_folder("raw", "own") / "patches.csv"
+    table = Path(into) if into else own_table()
     if read:
         merged = merge_labels([Path(path) for path in read], table)
         _LOG.info("label: output=%s labels_added=%d labels_known=%d answers_without_label=%d", table, *merged)
         return
-    source = (Path(folder) if folder else paths.DATA / "suggestions" / _FIRST).absolute()
+    target, patches = write_page(Path(folder) if folder else SUGGESTIONS / "first", classes, output, table)
+    if not serve:
+        _LOG.info("label: open the page in a browser, or run `histo-monai label --serve`")
+        return
+    answers = target.with_suffix(SUFFIX)
+    with claim(answers, answers.with_name(f".{answers.name}.lock"), replaces=False):
+        saved = Answers(answers, patches)
+        try:
+            serve_page(target, port, saved.reply)
+        finally:
+            read_by = f"`histo-monai next`, or `histo-monai label --read {answers}`"
+            _LOG.info("label: squares_answered=%d. Next: run %s", saved.num_answered, read_by)
+
+
+def own_table() -> Path:
+    """Labels of the own data."""
+    return paths.dataset_folder("raw", "own") / "patches.csv"
+
+
+def write_page(
+    folder: Path, classes: Sequence[str], output: str | None, table: Path
+) -> tuple[Path, list[dict[str, Any]]]:
+    """Write the page of a folder of suggestions; the page, and its squares.
+
+    Raises:
+        InputError: a file cannot be used.
+        OutputError: the page cannot be written.
+    """
+    source = folder.absolute()
     before = check_table(table)
     known = before["label"] if "label" in before else pd.Series(dtype=str)
     check_classes(Path("--classes"), pd.Series(list(classes), dtype=str, name="class"))
@@ -57,9 +94,8 @@ def run(
     _check_target(target, key)
     with whole_file(target) as draft:
         draft.write_text(page(patches, slides, list(names), key), encoding="utf-8")
-    _LOG.info(
-        "label: output=%s patches=%d slides=%d; open it in a browser", target, len(patches), len(slides)
-    )
+    _LOG.info("label: output=%s patches=%d slides=%d", target, len(patches), len(slides))
+    return target, patches
 
 
 def _check_target(target: Path, key: str) -> None:
@@ -96,7 +132,7 @@ def _pictures(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any
             f"{path}, row {row}: a square of {side_um[row]:.0f} µm, and a patch has {field_um[row]:.0f}. "
             "Fix: suggest without --side-um, or label larger squares in QuPath."
         )
-    table = table.reset_index(drop=True)
+    table = _by_cluster(path, table).reset_index(drop=True)
     patches: dict[int, dict[str, Any]] = {}
     slides: dict[str, dict[str, Any]] = {}
     for (slide_id, file, mpp), of_slide in table.groupby(["slide_id", "path", "slide_mpp"], sort=False):
@@ -109,15 +145,24 @@ def _pictures(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any
     return [patches[number] for number in sorted(patches)], slides
 
 
+def _by_cluster(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Squares of one cluster side by side, with the number of their group; without clusters each is alone."""
+    if "cluster" not in table:
+        return table.assign(group=range(len(table)))
+    clusters = read_numbers(path, table["cluster"], 0, 2**31, "a whole number, 0 or more", whole=True)
+    group = pd.Series(pd.factorize(clusters)[0], index=table.index)
+    return table.assign(group=group).sort_values("group", kind="stable")
+
+
 def _of_slide(slide: Slide, slide_id: str, squares: pd.DataFrame) -> dict[int, dict[str, Any]]:
     """Row of the table -> patch of a page."""
     pictures = square_pictures(slide, squares, float(squares["patch_px"].iloc[0] * squares["mpp"].iloc[0]))
-    columns = (squares[name] for name in ("y", "x", "mpp", "patch_px", "side_px"))
+    columns = (squares[name] for name in ("y", "x", "mpp", "patch_px", "side_px", "group"))
     rows = zip(squares.index, *columns, pictures, strict=True)
     return {
         int(number): {
             "slide_id": slide_id, "y": float(y), "x": float(x), "mpp": float(mpp), "side_px": int(patch_px),
-            "level0_side": float(side), "picture": picture,
+            "level0_side": float(side), "group": int(group), "picture": picture,
         }
-        for number, y, x, mpp, patch_px, side, picture in rows
+        for number, y, x, mpp, patch_px, side, group, picture in rows
     }  # fmt: skip

@@ -20,6 +20,7 @@ from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import check_slides
 from histo_monai.pipeline.suggestions.doubtful import finetuned_run, suggest_doubtful
 from histo_monai.pipeline.suggestions.first import encoder_file, suggest_first
+from histo_monai.pipeline.suggestions.merging import SUGGESTIONS
 from histo_monai.pipeline.suggestions.search import candidates_of, search_of
 from histo_monai.pipeline.suggestions.squares import (
     bounds_corners,
@@ -32,9 +33,11 @@ from histo_monai.pipeline.suggestions.squares import (
 from histo_monai.reports.suggestions import MAX_SHOWN
 from histo_monai.training.embedding import Embedding, embed
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.randomness import generator
 from histo_monai.utils.roles import FINETUNED, STUDENT
 from histo_monai.utils.storage import check_own_folder, claim, own_folder
-from histo_monai.wsi.suggestion import choose_diverse, disagreement, indecision
+from histo_monai.wsi.suggestion import Fields, choose_diverse, disagreement, indecision
+from histo_monai.wsi.typical import similar_groups
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ def run(
     folder: str | None,
     first: bool = False,
     doubtful: bool = False,
+    num_random: int = 0,
 ) -> None:
     """Write <slide_id>.geojson of each slide with a suggestion, suggestions.csv, a picture and the provenance.
 
@@ -59,6 +63,7 @@ def run(
         num: number of regions; a warning states if fewer candidates differ.
         side_um: side of a square, µm; None for the model's patch.
         folder: output; None for data/suggestions/<run>, data/suggestions/first or data/suggestions/doubtful-<run>.
+        num_random: number of further regions, drawn at random from all candidates apart from labeled ones.
         first: choose without a model, by the features of the pretraining's encoder; student and seed are not used.
         doubtful: labeled squares that the fine-tuning contradicts; student is not used.
 
@@ -66,22 +71,14 @@ def run(
         InputError: models or slides cannot be used, or no candidate qualifies.
         OutputError: the folder holds other files, or is locked by another process.
     """
-    if num < 1:
-        raise InputError(f"--num: {num} is below 1. Fix: give at least 1")
-    if side_um is not None and not 0 < side_um < math.inf:
-        raise InputError(f"--side-um: {side_um:g} is not a positive number. Fix: give a side in µm")
+    _check_options(num, side_um, first=first, doubtful=doubtful, num_random=num_random)
     params = load_params(paths.PARAMS)
-    if first and doubtful:
-        raise InputError("--first and --doubtful: both are given. Fix: leave out one")
-    if doubtful and side_um is not None:
-        raise InputError("--side-um: labeled squares have a side. Fix: leave it out with --doubtful")
     of_run = None
     if doubtful:
         of_run = finetuned_run(params, method, encoder, seed)
     elif not first:
         of_run = _run(method, encoder, student, seed)
-    name = f"{'doubtful-' * doubtful}{of_run.name}" if of_run else "first"
-    target = Path(folder).absolute() if folder else paths.DATA / "suggestions" / name
+    target = Path(folder).absolute() if folder else folder_of(of_run, doubtful=doubtful)
     inputs = _inputs(params)
     check_own_folder(target, inputs)
     with claim(target, target.with_name(f".{target.name}.lock")), own_folder(target, inputs) as draft:
@@ -90,8 +87,33 @@ def run(
         elif of_run is None:
             summary = suggest_first(draft, params, encoder_file(params, method, encoder), num, side_um)
         else:
-            summary = _suggest(draft, of_run, num, side_um)
+            summary = _suggest(draft, of_run, num, num_random, side_um)
     _LOG.info("suggest: output=%s %s", target, summary)
+
+
+def folder_of(of_run: Run | None, *, doubtful: bool = False) -> Path:
+    """Default output: of a run's model or doubtful labels, or of `first`."""
+    return SUGGESTIONS / (f"{'doubtful-' * doubtful}{of_run.name}" if of_run else "first")
+
+
+def _check_options(num: int, side_um: float | None, *, first: bool, doubtful: bool, num_random: int) -> None:
+    """Refuse options that are out of range or exclude each other.
+
+    Raises:
+        InputError: names the option.
+    """
+    if num < 1:
+        raise InputError(f"--num: {num} is below 1. Fix: give at least 1")
+    if first and doubtful:
+        raise InputError("--first and --doubtful: both are given. Fix: leave out one")
+    if num_random < 0 or ((first or doubtful) and num_random):
+        raise InputError(
+            "--random: is negative, or stands beside --first or --doubtful. Fix: give 0 or more, or leave it out"
+        )
+    if doubtful and side_um is not None:
+        raise InputError("--side-um: labeled squares have a side. Fix: leave it out with --doubtful")
+    if side_um is not None and not 0 < side_um < math.inf:
+        raise InputError(f"--side-um: {side_um:g} is not a positive number. Fix: give a side in µm")
 
 
 def _run(method: str | None, encoder: int | None, student: str | None, seed: int | None) -> Run:
@@ -116,7 +138,7 @@ def _inputs(params: Params) -> list[Path]:
     return [path for root in sorted(roots) for part in ("*", "annotations/*") for path in root.glob(part)]
 
 
-def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
+def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | None) -> str:
     """Write the files; a one-line summary."""
     assembly = Assembly.read()
     task = assembly.task
@@ -130,13 +152,15 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     embedding = look(assembly.in_order(candidates).loader)
     labeled = look(assembly.in_order(assembly.labeled(run.derived_seed)).loader)
     uncertainty = _uncertainty(embedding)
+    squares = fields(candidates.assign(mpp=search.side_um / candidates["side_px"]))
+    labeled_squares = fields(taken(assembly.patches, candidates))
     chosen = choose_diverse(
         embedding.features,
         uncertainty,
         num,
         labeled_features=labeled.features,
-        fields=fields(candidates.assign(mpp=search.side_um / candidates["side_px"])),
-        labeled_fields=fields(taken(assembly.patches, candidates)),
+        fields=squares,
+        labeled_fields=labeled_squares,
         most_per_slide=most_per_slide(num, candidates["slide_id"].nunique()),
     )
     if not len(chosen):
@@ -147,9 +171,12 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
         _LOG.warning(
             "suggest: regions=%d requested=%d; further candidates are certain or similar", len(chosen), num
         )
+    drawn = _at_random(squares, labeled_squares, chosen, num_random, run.derived_seed)
+    chosen, by = np.concatenate([chosen, drawn]), np.repeat(["model", "random"], [len(chosen), len(drawn)])
     rows = candidates.iloc[chosen].reset_index(drop=True)
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
     table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
+    table = table.assign(chosen_by=by, cluster=similar_groups(embedding.features[chosen]))
     field_um = search.patch_px * search.mpp
     classes = task.classes
     columns = {f"probability {name}": f"{STUDENT}_{name}" for name in classes or ()}
@@ -157,8 +184,8 @@ def _suggest(draft: Path, run: Run, num: int, side_um: float | None) -> str:
     pictures = (shown.squeeze(1).numpy(), _in_words(table, classes), field_um)
     write_suggestions(draft, table, bounds_corners(rows), {"uncertainty": "uncertainty"} | columns, pictures)
     return (
-        f"{len(table)} regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides with "
-        f"{len(candidates)} candidates"
+        f"{len(table)} regions ({len(drawn)} at random) on {table['slide_id'].nunique()} of "
+        f"{candidates['slide_id'].nunique()} slides with {len(candidates)} candidates"
     )
 
 
@@ -171,6 +198,21 @@ def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:
     if student.shape[1] > 1:
         return indecision(student)
     return disagreement(student[:, 0], finetuned[:, 0])
+
+
+def _at_random(
+    squares: Fields, labeled: Fields, chosen: NDArray[np.int64], num: int, seed: int
+) -> NDArray[np.int64]:
+    """Candidates at random that overlap no labeled or selected square nor each other; fewer if there are no more."""
+    is_free = squares.apart_from(labeled)
+    for number in chosen:
+        is_free &= ~squares.overlapping(squares, int(number))
+    drawn: list[int] = []
+    for number in generator(seed, "random regions", len(labeled.sides_px)).permutation(len(is_free)):
+        if len(drawn) < num and is_free[number]:
+            drawn.append(int(number))
+            is_free &= ~squares.overlapping(squares, int(number))
+    return np.array(drawn, np.int64)
 
 
 def _table(

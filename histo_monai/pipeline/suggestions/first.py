@@ -31,7 +31,7 @@ from histo_monai.training.prediction import single_view
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.progress import progress
 from histo_monai.wsi.inference.encoding import Encoding
-from histo_monai.wsi.typical import MOST_CANDIDATES, choose_typical
+from histo_monai.wsi.typical import MOST_CANDIDATES, choose_typical, similar_groups
 
 _BATCH = 64
 
@@ -84,7 +84,7 @@ def suggest_first(draft: Path, params: Params, encoder: Path, num: int, side_um:
     rows = rows.iloc[chosen].reset_index(drop=True)
     reading = PatchReading(search.patch_px, None, 0, environment.device)
     shown, _ = reading.in_order(rows[:MAX_SHOWN], _BATCH).some(MAX_SHOWN)
-    table = pd.DataFrame(places(rows, search.side_um))
+    table = pd.DataFrame(places(rows, search.side_um)).assign(cluster=similar_groups(features[chosen]))
     pictures = (shown.squeeze(1).numpy(), [""] * len(table), search.patch_px * search.mpp)
     write_suggestions(draft, table, bounds_corners(rows), {}, pictures)
     return (

@@ -14,15 +14,17 @@ import pandas as pd
 
 from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.manifests import check_classes, first_row, read_numbers, read_table
+from histo_monai.pipeline import paths
+from histo_monai.reports.labeling.answers import LABEL, NO_LABELS, PLACE, SUFFIX, lasting
 from histo_monai.slides.annotations import BOUNDS
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import OutputError, whole_file
 
-ADDED = ("slide_id", "y", "x", "mpp", "side_px", "label", "labeled_by", "labeled_at")
+SUGGESTIONS = paths.DATA / "suggestions"
+"""Default outputs of `suggest`, their pages, and files of answers."""
+ADDED = (*PLACE, "label", "labeled_by", "labeled_at")
 """Columns of patches.csv that a label fills."""
-LABEL, NO_LABELS = "label", ("cannot tell", "artefact")
-"""Answers of the page."""
-_NEEDED = ("slide_id", "y", "x", "mpp", "side_px", "answer")
+_NEEDED = (*PLACE, "answer")
 
 
 class Merged(NamedTuple):
@@ -114,6 +116,22 @@ def merge_labels(files: Sequence[Path], into: Path) -> Merged:
     return Merged(len(fresh), num_known, num_without)
 
 
+def answer_files() -> list[Path]:
+    """Files of answers that `label --serve` has saved."""
+    return sorted(SUGGESTIONS.glob(f"*{SUFFIX}"))
+
+
+def answered_without_label() -> pd.DataFrame:
+    """Squares of `answer_files` with an answer but without a label: `PLACE`, with numbers."""
+    tables = [pd.DataFrame(columns=list(PLACE))]
+    for path in answer_files():
+        table = _read(path)
+        rows = table[table["answer"] != LABEL]
+        numbers = {name: read_numbers(path, rows[name], 0.0, 2**31, "a number") for name in PLACE[1:]}
+        tables.append(rows[["slide_id"]].assign(**numbers))
+    return pd.concat(tables, ignore_index=True)
+
+
 @contextlib.contextmanager
 def _alone(into: Path) -> Iterator[None]:
     """Only one process at a time adds labels to tables of a folder."""
@@ -141,8 +159,8 @@ def _check_equal(same: Sequence[_Answer], answer: _Answer) -> None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Rows of a file of the page."""
-    table = read_table(path, needed=_NEEDED, key=())
+    """Rows of a file of the page that count."""
+    table = lasting(path, read_table(path, needed=_NEEDED, key=()))
     wrong = ~table["answer"].isin([LABEL, *NO_LABELS])
     if wrong.any():
         row = first_row(wrong)

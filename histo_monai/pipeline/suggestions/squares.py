@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib import image
 from numpy.typing import NDArray
 
+from histo_monai.pipeline.suggestions.merging import answered_without_label
 from histo_monai.reports.suggestions import suggested
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region, write_geojson
@@ -41,9 +42,13 @@ def bounds_corners(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
 
 
 def taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
-    """Labeled squares on the candidate slides, including labels that `alpha` excludes."""
-    mpp_of = candidates.drop_duplicates("path").set_index("path")["slide_mpp"]
+    """Squares on the candidate slides with a label, used or not, or answered without one."""
+    slides = candidates.drop_duplicates("path")
+    mpp_of = slides.set_index("path")["slide_mpp"]
+    answered = answered_without_label().merge(slides[["slide_id", "path"]], on="slide_id")
     taken = patches[patches["y"].notna() & patches["path"].isin(mpp_of.index)]
+    columns = ["path", "y", "x", "mpp", "side_px"]
+    taken = pd.concat([taken[columns], answered[columns]], ignore_index=True)
     return taken.assign(slide_mpp=taken["path"].map(mpp_of))
 
 

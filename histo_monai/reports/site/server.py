@@ -1,4 +1,4 @@
-"""Local web server of `report --serve`, with a secret in its address."""
+"""Local web server of `report --serve` and `label --serve`, with a secret in its address."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import sys
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -25,16 +26,43 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 """Headers: no embedding, framing or referrer for other pages."""
+_JSON = "application/json"
+_LONGEST = 2**20
+"""Bytes of a page's message."""
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Handler of regular files in a folder, below the secret and for this machine's names only."""
+    """Handler of regular files in a folder, below the secret and for this machine's names only; see `serve_page`."""
 
     timeout = 60
 
-    def __init__(self, *args: Any, token: str, directory: str) -> None:
-        self._token = token
+    def __init__(
+        self, *args: Any, token: str, directory: str, page: str, answer: Callable[[bytes], bytes] | None
+    ) -> None:
+        self._token, self._page, self._answer = token, page, answer
         super().__init__(*args, directory=directory)
+
+    def do_POST(self) -> None:
+        """Answer a message of the page. A script of another page can send no JSON without asking first."""
+        length = self.headers.get("Content-Length", "")
+        status = self._refusal() if self._answer else HTTPStatus.NOT_IMPLEMENTED
+        if status is None and (not self.headers.get("Origin") or self.headers.get("Content-Type") != _JSON):
+            status = HTTPStatus.FORBIDDEN
+        if status is None and not (length.isascii() and length.isdigit() and int(length) <= _LONGEST):
+            status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        if self._answer is None or status is not None:
+            self.send_error(status or HTTPStatus.NOT_IMPLEMENTED)
+            return
+        code, kind = HTTPStatus.OK, _JSON
+        try:
+            content = self._answer(self.rfile.read(int(length)))
+        except (InputError, OSError) as error:
+            code, kind, content = HTTPStatus.CONFLICT, "text/plain; charset=utf-8", str(error).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     def send_head(self) -> io.BytesIO | BinaryIO | None:
         status = self._refusal()
@@ -44,8 +72,10 @@ class _Handler(SimpleHTTPRequestHandler):
         return super().send_head()
 
     def translate_path(self, path: str) -> str:
+        if self._answer is not None:
+            return str(Path(self.directory, self._page))
         path = super().translate_path(path.removeprefix(f"/{self._token}"))
-        return f"{path}index.html" if path.endswith("/") else path
+        return f"{path}{self._page}" if path.endswith("/") else path
 
     def _refusal(self) -> HTTPStatus | None:
         """HTTP status of a refused request; None if allowed.
@@ -85,22 +115,34 @@ class _Server(ThreadingHTTPServer):
 
 
 def serve(folder: Path, port: int | None) -> None:
-    """Serve a page until Ctrl-C, at an address with a secret of this call.
-
-    Args:
-        folder: of the page; links out of it are not followed.
-        port: on the loopback interface; None: a free one.
+    """Serve the page of a folder until Ctrl-C; links out of the folder are not followed.
 
     Raises:
-        InputError: there is no page, or the port is invalid or in use.
+        InputError: there is no page, or an error of `serve_page`.
     """
-    if port is not None and not 1 <= port <= 65535:
-        raise InputError(f"--port: {port} is out of range. Fix: give 1 to 65535, or leave it out")
     page = folder / "index.html"
     if not page.is_file():
         raise InputError(f"{page}: not found. Fix: run `dvc repro report`")
+    serve_page(page, port)
+
+
+def serve_page(page: Path, port: int | None, answer: Callable[[bytes], bytes] | None = None) -> None:
+    """Serve a page until Ctrl-C, at an address with a secret of this call.
+
+    Args:
+        page: an existing file.
+        port: on the loopback interface; None: a free one.
+        answer: message of the page -> JSON, or an `InputError` or `OSError` whose text the page gets; no other file is
+            served then. None: the page sends no message, and its whole folder is served.
+
+    Raises:
+        InputError: the port is invalid or in use.
+    """
+    if port is not None and not 1 <= port <= 65535:
+        raise InputError(f"--port: {port} is out of range. Fix: give 1 to 65535, or leave it out")
     token = secrets.token_urlsafe(16)
-    handler = partial(_Handler, token=token, directory=os.path.realpath(folder))
+    folder = os.path.realpath(page.parent)
+    handler = partial(_Handler, token=token, directory=folder, page=page.name, answer=answer)
     try:
         server = _Server((LOOPBACK, port or 0), handler)
     except OSError as error:

@@ -1,0 +1,137 @@
+"""Command `next`: labels given so far -> model, regions to label next, and the page to label them on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from histo_monai.data.tables.patches import read_patches
+from histo_monai.data.tables.predictions import read_predictions
+from histo_monai.evaluation.metrics import balanced_accuracy, grouped_bootstrap
+from histo_monai.evaluation.recommendation import read_recommendation
+from histo_monai.pipeline import paths
+from histo_monai.pipeline.commands import dvc, label, suggest
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, answer_files, merge_labels
+from histo_monai.utils.errors import InputError
+from histo_monai.utils.storage import whole_file
+
+ROUNDS = SUGGESTIONS / "rounds.csv"
+_COLUMNS = (
+    *("round", "labels", "test_labels", "model", "split", "balanced_accuracy", "low", "high", "unit", "num_units"),
+    *("regions", "random_regions", "page"),
+)  # fmt: skip
+
+
+def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) -> None:
+    """Add labels, run the pipeline, suggest regions, and write their page; after an error, the next call goes on.
+
+    Args:
+        read: files of answers; empty: those that `label --serve` has saved in data/suggestions.
+        classes: names to begin with, beside those of the labels.
+        num: number of regions of the page.
+        num_random: how many of these are drawn at random, as soon as there is a model.
+
+    Raises:
+        InputError: the project is not of own slides, or a step fails.
+        OutputError: a file cannot be written.
+    """
+    params = load_params(paths.PARAMS)
+    if (params.source, params.dataset) != ("raw", "own"):
+        raise InputError(
+            f"{paths.PARAMS}: {params.source}/{params.dataset} is not data/raw/own. Fix: run `histo-monai init FOLDER "
+            "--dataset own` for your own slides"
+        )
+    if not 0 <= num_random < num:
+        raise InputError(f"--random: {num_random} of {num} regions. Fix: give 0 to {num - 1}")
+    table = label.own_table()
+    merge_labels([Path(path) for path in read] or answer_files(), table)
+    patches = _patches()
+    is_first = not (patches["split"] == "train").any()
+    found = {} if is_first else read_recommendation(paths.CHOSEN)
+    of_run = None if is_first else Run(found["method"], found["encoder"], found["seed"], found["student"])
+    folder = suggest.folder_of(of_run)
+    num_random = 0 if is_first else num_random
+    suggest.run(None, None, None, None, num - num_random, None, None, first=is_first, num_random=num_random)
+    names = list(dict.fromkeys([*classes, *sorted(set(patches["label"].dropna()) - {""})]))
+    page, squares = label.write_page(folder, names, None, table)
+    row = {"regions": len(squares), "random_regions": num_random, "page": os.path.relpath(page), "model": ""}
+    if of_run is not None:
+        validation = "validation" if params.is_validation_separate else "cross-validation"
+        row |= {"model": of_run.name} | _quality(of_run, found["kind"], validation)
+    page_call = ["histo-monai", "label", str(folder), "--serve", *(["--classes", *names] if names else [])]
+    _tell(_remembered(patches, row), shlex.join(page_call))
+
+
+def _patches() -> pd.DataFrame:
+    """Labeled patches of the index; the pipeline has run: to the end if a patch is labeled, else to the encoder."""
+    tracked = paths.dataset_folder("raw", "own").with_suffix(".dvc")
+    if tracked.is_file():
+        _dvc("add", str(tracked.with_suffix("")))
+    if not paths.CHOSEN.is_file():
+        _dvc("repro", "pretrain")
+        patches = read_patches(paths.PATCHES_CSV)
+        if not (patches["split"] == "train").any():
+            return patches
+    _dvc("repro")
+    return read_patches(paths.PATCHES_CSV)
+
+
+def _dvc(*arguments: str) -> None:
+    sys.stdout.flush()
+    if dvc.run(arguments) != 0:
+        raise InputError(
+            f"dvc {' '.join(arguments)}: failed, see its error above. Fix: mend it, then run `histo-monai next` again; "
+            "the labels are added"
+        )
+
+
+def _quality(of_run: Run, kind: str, validation: str) -> dict[str, Any]:
+    """Balanced accuracy of a model, 95 % interval over patients: on test patches, else validation patches, if any."""
+    table = read_predictions(of_run.evaluation / paths.PREDICTIONS)
+    split = next((name for name in ("test", "validation") if name in table.splits), None)
+    if split is None:
+        return {}
+    rows = table.of_split(split)
+    arrays = [rows.references[""], rows.predictions[kind]]
+    found = grouped_bootstrap(balanced_accuracy, arrays, rows.groups, seed=0, num_replicates=1000)
+    about = {"split": validation if split == "validation" else split, "unit": rows.unit, "num_units": found.n}
+    return about | {"balanced_accuracy": found.value, "low": found.low, "high": found.high}
+
+
+def _remembered(patches: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
+    """Add this round to rounds.csv, in place of one with as many labels; all rounds."""
+    rounds = pd.read_csv(ROUNDS) if ROUNDS.is_file() else pd.DataFrame(columns=list(_COLUMNS))
+    num_test = int((patches["split"] == "test").sum())
+    num = len(patches) - num_test
+    rounds = rounds[(rounds["labels"] != num) | (rounds["test_labels"] != num_test)]
+    row |= {"round": len(rounds), "labels": num, "test_labels": num_test}
+    rounds = pd.DataFrame([*rounds.to_dict("records"), row]).reindex(columns=list(_COLUMNS))
+    with whole_file(ROUNDS) as draft:
+        rounds.to_csv(draft, index=False, float_format="%.6g")
+    return rounds
+
+
+def _tell(rounds: pd.DataFrame, page_call: str) -> None:
+    """Print what the rounds have brought, and what to do now."""
+    for row in rounds.to_dict("records"):
+        line = f"round {row['round']}: {row['labels']} labels to learn from, {row['test_labels']} to test on"
+        if row["balanced_accuracy"] == row["balanced_accuracy"]:
+            line += (
+                f"; {row['split']} balanced accuracy {row['balanced_accuracy']:.2f} ({row['low']:.2f} to "
+                f"{row['high']:.2f}, {row['num_units']:.0f} {row['unit']})"
+            )
+        print(line)
+    last = rounds.iloc[-1]
+    before = rounds["labels"].iloc[-2] if len(rounds) > 1 else 0
+    print(f"labels added since the round before: {last['labels'] - before}")
+    how = f"{last['random_regions']} at random" if last["model"] else "typical tissue, without a model"
+    print(f"regions to label now: {last['regions']}, {how}")
+    print(f"label them: {page_call}; or open {last['page']}; then run histo-monai next")
