@@ -117,9 +117,10 @@ def test_a_model_of_a_fold_predicts_the_patches_that_it_did_not_learn_from() -> 
         .loc[out_of_fold["patch_id"]]
         .reset_index()
     )
-    fold_of = rows["patient_id"].map(folds.set_index("patient")["fold"])
+    fold_of = ("patient " + rows["patient_id"]).map(folds.set_index("patient")["fold"])
     for number, path in enumerate(models):
         held_out = rows[fold_of == number].reset_index(drop=True)
+        assert len(held_out) > 0
         model, _ = from_task_model(path)
         pixels = PatchReader(held_out, patch_px=32, max_open_slides=4).read(np.arange(len(held_out)))
         with torch.inference_mode():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.data.index.candidates import Search
 from histo_monai.evaluation.recommendation import read_recommendation
+from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
 from histo_monai.pipeline.params import Params, load_params
@@ -30,6 +32,7 @@ from histo_monai.pipeline.suggestions.squares import (
     taken,
     write_suggestions,
 )
+from histo_monai.pipeline.suggestions.stored import stored_embeddings
 from histo_monai.reports.suggestions import MAX_SHOWN
 from histo_monai.training.embedding import Embedding, embed
 from histo_monai.utils.errors import InputError
@@ -148,9 +151,7 @@ def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | 
         assembly.params, assembly.patches, search, seed=run.derived_seed, processes=assembly.environment.cpus
     )
     check_slides([candidates, assembly.patches])
-    look = partial(embed, models=models, task=task, features_of=STUDENT)
-    embedding = look(assembly.in_order(candidates).loader)
-    labeled = look(assembly.in_order(assembly.labeled(run.derived_seed)).loader)
+    embedding, labeled = _embeddings(assembly, run, models, search, candidates)
     uncertainty = _uncertainty(embedding)
     squares = fields(candidates.assign(mpp=search.side_um / candidates["side_px"]))
     labeled_squares = fields(taken(assembly.patches, candidates))
@@ -187,6 +188,19 @@ def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | 
         f"{len(table)} regions ({len(drawn)} at random) on {table['slide_id'].nunique()} of "
         f"{candidates['slide_id'].nunique()} slides with {len(candidates)} candidates"
     )
+
+
+def _embeddings(
+    assembly: Assembly, run: Run, models: Mapping[str, TaskModel], search: Search, candidates: pd.DataFrame
+) -> tuple[Embedding, Embedding]:
+    """Features and predictions of the candidates, and of the run's labels: stored ones, else of the encoded patches."""
+    labeled = assembly.labeled(run.derived_seed)
+    stored = stored_embeddings(assembly, run, models, search, candidates, labeled)
+    if stored is not None:
+        return stored
+    look = partial(embed, models=models, task=assembly.task, features_of=STUDENT)
+    of_candidates, of_labels = (look(assembly.in_order(rows).loader) for rows in (candidates, labeled))
+    return of_candidates, of_labels
 
 
 def _uncertainty(embedding: Embedding) -> NDArray[np.float64]:

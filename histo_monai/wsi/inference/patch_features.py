@@ -193,13 +193,23 @@ class FeatureFile:
         """Features of a view, shape (n, D); the empty view is the unaugmented patch."""
         return self._read(dataset_of(view)).astype(np.float32)
 
+    @property
+    def grid(self) -> Grid:
+        """Cell grid of the slide."""
+        about = self._about
+        size = (int(about["level0_height"]), int(about["level0_width"]))
+        return Grid(float(about["stride_um"]), float(about["level0_mpp"]), size, self._bounds_yx)
+
+    def cells(self) -> NDArray[np.int64]:
+        """Row and column of each patch's cell, shape (n, 2)."""
+        return self._read("cells")
+
     def read(self) -> PatchFeatures:
         """The whole file."""
         about = self._about
-        size = (int(about["level0_height"]), int(about["level0_width"]))
         return PatchFeatures(
-            Grid(float(about["stride_um"]), float(about["level0_mpp"]), size, self._bounds_yx),
-            self._read("cells"),
+            self.grid,
+            self.cells(),
             self._read("tissue"),
             self.features(),
             int(about["patch_size"]),
