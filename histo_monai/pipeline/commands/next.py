@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from histo_monai.data.readers.own.regions import ANNOTATIONS
 from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import read_predictions
@@ -94,7 +93,7 @@ def _refuse_scores(table: Path) -> None:
 def _refuse_one_class(table: Path, num: int) -> None:
     """Refuse labels of one class before `index` does, whose tables `suggest --first` needs for more squares."""
     labels = set(read_rows(table).get("label", [])) - {""} if table.is_file() else set()
-    if len(labels) == 1 and not any((table.parent / ANNOTATIONS).glob("*")):
+    if len(labels) == 1 and not any(table.parent.glob("annotations/*")):
         raise InputError(
             f"{table}: all labels are {labels.pop()!r}, and a model needs two classes. Fix: see more tissue with "
             f"`histo-monai suggest --first --num {2 * num}` and `histo-monai label --serve`, then run `histo-monai "
