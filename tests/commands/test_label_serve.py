@@ -251,6 +251,7 @@ def test_a_second_server_of_a_page_is_refused_in_one_line(
         ({"token": "A" * 22}, 404),
         ({"Content-Length": "-1"}, 413),
         ({"Content-Length": str(2**40)}, 413),
+        ({"Content-Length": "9" * 5000}, 413),  # more digits than Python reads as a number
         ({"body": b"\xff"}, 409),
         ({"body": b"[]"}, 409),
         ({"body": {"known": -1}}, 409),

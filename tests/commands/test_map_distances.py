@@ -106,3 +106,24 @@ def test_a_model_without_labeled_patches_maps_as_before_and_says_so_once(
     for suffix in ("tif", "geojson", "png"):
         paths = [folder / f"{name}/light.map.{suffix}" for name in ("earlier", "new")]
         assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_model_without_labeled_patches_leaves_no_distance_of_an_earlier_one(folder: Path) -> None:
+    _map("new", "light.tif")
+    other = folder / "new/dark.map.distance.tif"
+    other.write_bytes(b"of another program")
+    assert main(["map", "light.tif", "--model", "earlier.safetensors", "--output", "new"]) == 0
+    assert list((folder / "new").glob("*distance*")) == [other]
+    assert all((folder / "new" / name).is_file() for name in json.loads(_record(folder))["files"])
+
+
+def test_a_changed_file_of_an_earlier_map_stays(folder: Path) -> None:
+    _map("new", "light.tif")
+    changed = folder / "new/light.map.distance.png"
+    changed.write_bytes(b"with arrows")
+    assert main(["map", "light.tif", "--model", "earlier.safetensors", "--output", "new"]) == 0
+    assert list((folder / "new").glob("*distance*")) == [changed]
+
+
+def _record(folder: Path) -> str:
+    return (folder / "new/light.map.json").read_text()

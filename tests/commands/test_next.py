@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 
 from histo_monai.pipeline.cli import main
-from histo_monai.pipeline.commands import dvc
+from histo_monai.pipeline.commands import dvc, suggest
+from histo_monai.pipeline.commands.next import ROUNDS, _remembered, _tell
 from histo_monai.reports.labeling.answers import Answers
+from histo_monai.utils.errors import InputError
 from histo_monai.wsi.typical import similar_groups
-from tests.hostile.project import OWN, STAGES, params_with, write_own_project
+from tests.hostile.project import OWN, STAGES, params_with, write_own_project, write_text
 
 SUGGESTIONS = Path("data/suggestions")
 SECOND = SUGGESTIONS / "random-0-paper-0"
@@ -140,6 +142,58 @@ def test_another_dataset_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
     params_with(dataset="camelyon16")()
     assert main(("next",)) == 1
     assert "is not data/raw/own. Fix: " in capsys.readouterr().err
+
+
+def test_labels_of_one_class_are_added_and_run_nothing(
+    called: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "slide_id,y,x,mpp,side_px,label,answer"
+    write_text("answers.csv", f"{head}\ns1,256,256,1.0,32,tumor,label\ns2,256,256,1.0,32,tumor,label\n")
+    assert main(("next", "--read", "answers.csv")) == 1
+    assert "all labels are 'tumor'" in capsys.readouterr().err
+    assert len(pd.read_csv(OWN / "patches.csv")) == 2
+    assert called == []  # `index` would refuse them, and leave no table for `suggest --first`
+
+
+@pytest.mark.usefixtures("called")
+def test_of_several_encoders_the_first_chooses_typical_tissue(monkeypatch: pytest.MonkeyPatch) -> None:
+    params_with(pretraining_seeds=[1, 0])()
+    asked: list[object] = []
+
+    def no_tissue(method: str | None, encoder: int | None, *_: object, first: bool, num_random: int) -> None:
+        asked.extend((method, encoder, first, num_random))
+        raise InputError("suggest: no tissue. Fix: add slides")
+
+    monkeypatch.setattr(suggest, "run", no_tissue)
+    monkeypatch.setattr(dvc, "run", lambda _: main(("index",)))
+    assert main(("next",)) == 1
+    assert asked == ["random", 1, True, 0]
+
+
+def test_scores_are_refused_before_anything_runs(
+    called: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(OWN / "patches.csv", "slide_id,y,x,mpp,side_px,score\ns1,256,256,1.0,32,0.5\n")
+    assert main(("next",)) == 1
+    error = capsys.readouterr().err
+    assert "has scores" in error
+    assert "--into" not in error  # `next` has no such option
+    assert called == []
+
+
+def test_rounds_have_numbers_of_their_own_and_one_patient_has_no_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ROUNDS.parent.mkdir(parents=True)
+    quality = {"split": "test", "balanced_accuracy": 0.5, "low": np.nan, "high": np.nan, "num_units": 1}
+    about = {"regions": 2, "random_regions": 0, "page": "p.html", "model": "m", "unit": "patients", **quality}
+    for num in (0, 2, 4, 2):  # the last two labels were taken back
+        rounds = _remembered(pd.DataFrame({"split": ["train"] * num}), dict(about))
+    assert rounds["labels"].tolist() == [0, 4, 2]
+    assert rounds["round"].tolist() == [0, 2, 3]
+    _tell(rounds, "histo-monai label")
+    assert "balanced accuracy 0.50 (no interval, 1 patients)" in capsys.readouterr().out
 
 
 def test_groups_are_what_lies_together() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import sys
@@ -11,17 +12,21 @@ from typing import Any
 
 import pandas as pd
 
+from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.evaluation.metrics import balanced_accuracy, grouped_bootstrap
 from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.commands import dvc, label, suggest
-from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, answer_files, merge_labels
+from histo_monai.pipeline.suggestions.squares import TABLE
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import whole_file
+
+_LOG = logging.getLogger(__name__)
 
 ROUNDS = SUGGESTIONS / "rounds.csv"
 _COLUMNS = (
@@ -40,7 +45,7 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
         num_random: how many of these are drawn at random, as soon as there is a model.
 
     Raises:
-        InputError: the project is not of own slides, or a step fails.
+        InputError: the project is not of own slides with two classes, or a step fails.
         OutputError: a file cannot be written.
     """
     params = load_params(paths.PARAMS)
@@ -52,14 +57,21 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
     if not 0 <= num_random < num:
         raise InputError(f"--random: {num_random} of {num} regions. Fix: give 0 to {num - 1}")
     table = label.own_table()
+    _refuse_scores(table)
     merge_labels([Path(path) for path in read] or answer_files(), table)
+    _refuse_one_class(table, num)
     patches = _patches()
     is_first = not (patches["split"] == "train").any()
     found = {} if is_first else read_recommendation(paths.CHOSEN)
     of_run = None if is_first else Run(found["method"], found["encoder"], found["seed"], found["student"])
     folder = suggest.folder_of(of_run)
     num_random = 0 if is_first else num_random
-    suggest.run(None, None, None, None, num - num_random, None, None, first=is_first, num_random=num_random)
+    method, encoder = _first_encoder(params) if is_first else (None, None)
+    suggest.run(
+        method, encoder, None, None, num - num_random, None, None, first=is_first, num_random=num_random
+    )
+    if not is_first:  # Fewer where nothing else is free.
+        num_random = int((pd.read_csv(folder / TABLE)["chosen_by"] == "random").sum())
     names = list(dict.fromkeys([*classes, *sorted(set(patches["label"].dropna()) - {""})]))
     page, squares = label.write_page(folder, names, None, table)
     row = {"regions": len(squares), "random_regions": num_random, "page": os.path.relpath(page), "model": ""}
@@ -68,6 +80,33 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
         row |= {"model": of_run.name} | _quality(of_run, found["kind"], validation)
     page_call = ["histo-monai", "label", str(folder), "--serve", *(["--classes", *names] if names else [])]
     _tell(_remembered(patches, row), shlex.join(page_call))
+
+
+def _refuse_scores(table: Path) -> None:
+    if table.is_file() and (read_rows(table).get("score", pd.Series(dtype=str)) != "").any():
+        raise InputError(
+            f"{table}: has scores, and the page labels classes. Fix: run `dvc repro` and `histo-monai suggest`, and "
+            "add scores of the squares to your table"
+        )
+
+
+def _refuse_one_class(table: Path, num: int) -> None:
+    """Refuse labels of one class before `index` does, whose tables `suggest --first` needs for more squares."""
+    labels = set(read_rows(table).get("label", [])) - {""} if table.is_file() else set()
+    if len(labels) == 1 and not any(table.parent.glob("annotations/*")):
+        raise InputError(
+            f"{table}: all labels are {labels.pop()!r}, and a model needs two classes. Fix: see more tissue with "
+            f"`histo-monai suggest --first --num {2 * num}` and `histo-monai label --serve`, then run `histo-monai "
+            "next` again; the labels are added"
+        )
+
+
+def _first_encoder(params: Params) -> tuple[str, int]:
+    """The first pretraining of params.yaml: without labels nothing selects one."""
+    known = [(name, number) for name in params.pretraining_methods for number in params.pretraining_seeds]
+    if len(known) > 1:
+        _LOG.info("next: encoder=%s-%d, the first of %d in %s", *known[0], len(known), paths.PARAMS)
+    return known[0]
 
 
 def _patches() -> pd.DataFrame:
@@ -112,7 +151,11 @@ def _remembered(patches: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     num_test = int((patches["split"] == "test").sum())
     num = len(patches) - num_test
     rounds = rounds[(rounds["labels"] != num) | (rounds["test_labels"] != num_test)]
-    row |= {"round": len(rounds), "labels": num, "test_labels": num_test}
+    row |= {
+        "round": int(rounds["round"].max()) + 1 if len(rounds) else 0,
+        "labels": num,
+        "test_labels": num_test,
+    }
     rounds = pd.DataFrame([*rounds.to_dict("records"), row]).reindex(columns=list(_COLUMNS))
     with whole_file(ROUNDS) as draft:
         rounds.to_csv(draft, index=False, float_format="%.6g")
@@ -124,9 +167,10 @@ def _tell(rounds: pd.DataFrame, page_call: str) -> None:
     for row in rounds.to_dict("records"):
         line = f"round {row['round']}: {row['labels']} labels to learn from, {row['test_labels']} to test on"
         if row["balanced_accuracy"] == row["balanced_accuracy"]:
+            interval = f"{row['low']:.2f} to {row['high']:.2f}" if row["low"] == row["low"] else "no interval"
             line += (
-                f"; {row['split']} balanced accuracy {row['balanced_accuracy']:.2f} ({row['low']:.2f} to "
-                f"{row['high']:.2f}, {row['num_units']:.0f} {row['unit']})"
+                f"; {row['split']} balanced accuracy {row['balanced_accuracy']:.2f} ({interval}, "
+                f"{row['num_units']:.0f} {row['unit']})"
             )
         print(line)
     last = rounds.iloc[-1]

@@ -145,11 +145,8 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
     for fold in (None, *range(folds.num)):
         _checkpoint(of_run, fold).unlink(missing_ok=True)
-    _LOG.info(
-        "finetune: output=%s %s",
-        of_run.finetuned,
-        ", ".join(f"{name} {value:g}" for name, value in metrics.items()),
-    )
+    in_words = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("finetune: output=%s %s", of_run.finetuned, in_words)
 
 
 def _write_doubtful(

@@ -29,6 +29,7 @@ _HEADERS = {
 _JSON = "application/json"
 _LONGEST = 2**20
 """Bytes of a page's message."""
+_LENGTH = re.compile("[0-9]{1,7}")
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -48,7 +49,7 @@ class _Handler(SimpleHTTPRequestHandler):
         status = self._refusal() if self._answer else HTTPStatus.NOT_IMPLEMENTED
         if status is None and (not self.headers.get("Origin") or self.headers.get("Content-Type") != _JSON):
             status = HTTPStatus.FORBIDDEN
-        if status is None and not (length.isascii() and length.isdigit() and int(length) <= _LONGEST):
+        if status is None and not (_LENGTH.fullmatch(length) and int(length) <= _LONGEST):
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         if self._answer is None or status is not None:
             self.send_error(status or HTTPStatus.NOT_IMPLEMENTED)

@@ -142,7 +142,8 @@ def written_before(record: Path) -> dict[Path, str]:
 def publish(drafts: Sequence[Path], record: Path, content: Mapping[str, Any], inputs: Iterable[Path]) -> None:
     """Move finished files beside their record, in place of earlier ones, and write the record again.
 
-    After a kill at any step, the record lists every file in the folder; a listed file may be missing.
+    Files of the earlier record alone are deleted, unless they changed or are inputs. After a kill at any step, the
+    record lists every file in the folder; a listed file may be missing.
 
     Args:
         drafts: Files with their final names, on the disk of the record.
@@ -151,13 +152,23 @@ def publish(drafts: Sequence[Path], record: Path, content: Mapping[str, Any], in
         OutputError: An error of `check_outputs`.
     """
     targets = [record.with_name(draft.name) for draft in drafts]
-    check_outputs([*targets, record], inputs, written_before(record))
+    inputs, before = list(inputs), written_before(record)
+    check_outputs([*targets, record], inputs, before)
     digests = {draft.name: file_sha256(draft) for draft in drafts}
-    for target in targets:
+    written = {*targets, record}
+    outdated = [path for path in before if path not in written and _is_unchanged(path, before[path], inputs)]
+    for target in [*targets, *outdated]:
         target.unlink(missing_ok=True)
     write_record(record, content, digests)
     for draft, target in zip(drafts, targets, strict=True):
         os.replace(draft, target)
+
+
+def _is_unchanged(path: Path, digest: str, inputs: Sequence[Path]) -> bool:
+    """Whether a file is as it was written, and no input."""
+    if path.is_symlink() or not path.is_file() or path.resolve() in {source.resolve() for source in inputs}:
+        return False
+    return file_sha256(path) == digest
 
 
 @contextmanager
