@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from histo_monai.data.readers.own.regions import ANNOTATIONS
 from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.manifests import check_classes, first_row, read_numbers, read_table
 from histo_monai.pipeline import paths
@@ -56,7 +55,7 @@ class _Answer(NamedTuple):
     mpp: float
     side_px: float
     where: str
-    row: dict[str, Any]
+    row: dict[Any, Any]
 
     @property
     def label(self) -> str:
@@ -218,7 +217,7 @@ def _correct(into: Path, same: Sequence[_Answer], answer: _Answer) -> bool:
     if answer.label == answer.corrects and not labeled:
         return False  # The label of an outline is confirmed.
     if not labeled:
-        outlines = into.with_name(ANNOTATIONS) / f"{answer.row['slide_id']}.geojson"
+        outlines = into.with_name("annotations") / f"{answer.row['slide_id']}.geojson"
         _LOG.warning(
             "label: %s: the label %s is of no row in %s. Correct the outline in %s",
             answer, answer.corrects, into, outlines,
