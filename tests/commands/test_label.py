@@ -230,7 +230,7 @@ def test_labels_of_two_people_and_two_rounds_merge_and_nothing_is_lost(tmp_path:
             "t,1,2,0.5,64,normal,label,Bob,t",
         )
     )
-    assert merge_labels([ada, bob], into) == (2, 2, 1)
+    assert merge_labels([ada, bob], into) == (2, 2, 1, 0)
     table = pd.read_csv(into, dtype=str, keep_default_na=False)
     assert table[["y", "label", "split"]].iloc[:2].to_numpy().tolist() == [
         ["10", "tumor", "train"],
@@ -240,7 +240,7 @@ def test_labels_of_two_people_and_two_rounds_merge_and_nothing_is_lost(tmp_path:
         ["s", "50", "tumor", "Ada"], ["t", "1", "normal", "Bob"],
     ]  # fmt: skip
     before = into.read_bytes()
-    assert merge_labels([bob, ada], into) == (0, 4, 1)
+    assert merge_labels([bob, ada], into) == (0, 4, 1, 0)
     assert into.read_bytes() == before
 
 
@@ -250,7 +250,7 @@ def test_another_side_or_resolution_is_another_square(tmp_path: Path) -> None:
     path.write_text(
         rows("s,1,2,0.5,512,normal,label,,", "s,1,2,1.0,64,normal,label,,", "s,3,4,0.5,64,tumor,label,,")
     )
-    assert merge_labels([path], into) == (2, 1, 0)
+    assert merge_labels([path], into) == (2, 1, 0, 0)
 
 
 @pytest.mark.parametrize("other", ["s,5,6,0.5,64,,artefact,Bob,", "s,5,6,0.5,64,,cannot tell,Bob,"])

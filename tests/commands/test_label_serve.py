@@ -159,7 +159,7 @@ def test_a_killed_server_loses_no_answer_that_the_page_shows(squares: Path, brow
         for left in (5, 4, 3, 2, 1, 0):
             page.keyboard.press("u")
             wait_for(page, left)
-    assert merge_labels([answers_file()], squares / "none.csv") == (0, 0, 0)
+    assert merge_labels([answers_file()], squares / "none.csv") == (0, 0, 0, 0)
 
 
 def test_a_server_that_is_killed_among_answers_has_all_but_the_one_being_given(
@@ -337,7 +337,7 @@ def test_what_is_read_is_what_is_left_of_all_steps(tmp_path: Path) -> None:
     assert Answers(path, SQUARES).num_answered == len(wanted)
     labeled = {y: answer.removesuffix("label") for y, answer in wanted.items() if answer.endswith("label")}
     assert labeled
-    assert merge_labels([path], into) == (len(labeled), 0, len(wanted) - len(labeled))
+    assert merge_labels([path], into) == (len(labeled), 0, len(wanted) - len(labeled), 0)
     merged = pd.read_csv(into, dtype=str)
     assert dict(zip(merged["y"], merged["label"], strict=True)) == labeled
 

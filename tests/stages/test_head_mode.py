@@ -20,13 +20,16 @@ from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.commands.label import write_page
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.stages import report
+from histo_monai.pipeline.suggestions.merging import answer_files, merge_labels
+from histo_monai.reports.labeling.answers import Answers
 from histo_monai.reports.site.blocks import Pictures
 from histo_monai.reports.site.doubtful import NUM_PICTURES
 from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder, work_in_copy
-from tests.hostile.project import STAGES, params_with, with_cell, write_own_project
+from tests.hostile.project import OWN, STAGES, params_with, with_cell, write_own_project
 
 pytestmark = pytest.mark.slow
 
@@ -381,6 +384,28 @@ def test_doubtful_squares_become_a_folder_of_suggestions_with_their_labels() -> 
     np.testing.assert_allclose(suggested["side_px"] * suggested["slide_mpp"], field_um, rtol=0.01)
     outlines = [json.loads(path.read_text()) for path in folder.glob("*.geojson")]
     assert sum(len(one["features"]) for one in outlines) == 3
+
+
+@pytest.mark.usefixtures("project")
+def test_doubtful_labels_are_corrected_in_the_table_that_holds_them() -> None:
+    before = pd.read_csv(OWN / "patches.csv")
+    assert main(("suggest", "--doubtful", "--num", "3")) == 0
+    folder = Path("data/suggestions/doubtful-random-0-0")
+    page, squares = write_page(folder, [], None, OWN / "patches.csv")
+    answers = Answers(page.with_suffix(".answers.csv"), squares)
+    for number, square in enumerate(squares):
+        message = {"known": number, "numbers": [number], "kind": "label", "label": square["other_label"]}
+        answers.reply(json.dumps(message).encode())
+    for expected in ((0, 0, 0, 3), (0, 3, 0, 0)):
+        assert merge_labels(answer_files(), OWN / "patches.csv") == expected
+    after = pd.read_csv(OWN / "patches.csv")
+    places = pd.read_csv(folder / "suggestions.csv")[["slide_id", "y", "x"]]
+    changed = after[after["label"] != before["label"]]
+    assert set(changed[["slide_id", "y", "x"]].itertuples(index=False, name=None)) == set(
+        places.itertuples(index=False, name=None)
+    )
+    assert main(("index",)) == 0
+    assert len(read_patches(Path("data/index/patches.csv"))) == len(after)
 
 
 @pytest.mark.usefixtures("project")

@@ -24,6 +24,8 @@ from histo_monai.utils.storage import OutputError, claim, whole_file
 _LOG = logging.getLogger(__name__)
 
 _NEEDED = ("slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp")
+_LABELS = ("label", "other_label")
+"""Of squares that are labeled already: their label, and a likelier one."""
 
 
 def run(
@@ -53,7 +55,10 @@ def run(
     table = Path(into) if into else own_table()
     if read:
         merged = merge_labels([Path(path) for path in read], table)
-        _LOG.info("label: output=%s labels_added=%d labels_known=%d answers_without_label=%d", table, *merged)
+        _LOG.info(
+            "label: output=%s labels_added=%d labels_known=%d answers_without_label=%d labels_corrected=%d",
+            table, *merged,
+        )  # fmt: skip
         return
     target, patches = write_page(Path(folder) if folder else SUGGESTIONS / "first", classes, output, table)
     if not serve:
@@ -87,8 +92,11 @@ def write_page(
     before = check_table(table)
     known = before["label"] if "label" in before else pd.Series(dtype=str)
     check_classes(Path("--classes"), pd.Series(list(classes), dtype=str, name="class"))
-    names = dict.fromkeys([*(name.strip() for name in classes if name.strip()), *sorted(set(known) - {""})])
     patches, slides = _pictures(source / TABLE)
+    shown = {patch[name] for patch in patches for name in _LABELS if name in patch}
+    names = dict.fromkeys(
+        [*(name.strip() for name in classes if name.strip()), *sorted({*known, *shown} - {""})]
+    )
     key = page_key(patches, str(table.absolute()))
     target = Path(output) if output else source.with_name(f"{source.name}-{key[:6]}.html")
     _check_target(target, key)
@@ -124,6 +132,9 @@ def _pictures(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any
     table["patch_px"] = read_numbers(
         path, table["patch_px"], 1, 2**20, "a whole number of pixels", whole=True
     )
+    for name in _LABELS:
+        if name in table:
+            check_classes(path, table[name])
     side_um, field_um = table["side_px"] * table["slide_mpp"], table["patch_px"] * table["mpp"]
     larger = side_um > 1.01 * field_um
     if larger.any():
@@ -158,11 +169,13 @@ def _of_slide(slide: Slide, slide_id: str, squares: pd.DataFrame) -> dict[int, d
     """Row of the table -> patch of a page."""
     pictures = square_pictures(slide, squares, float(squares["patch_px"].iloc[0] * squares["mpp"].iloc[0]))
     columns = (squares[name] for name in ("y", "x", "mpp", "patch_px", "side_px", "group"))
-    rows = zip(squares.index, *columns, pictures, strict=True)
+    names = [name for name in _LABELS if name in squares]
+    labels = [{name: text for name, text in one.items() if text} for one in squares[names].to_dict("records")]
+    rows = zip(squares.index, *columns, pictures, labels, strict=True)
     return {
         int(number): {
             "slide_id": slide_id, "y": float(y), "x": float(x), "mpp": float(mpp), "side_px": int(patch_px),
-            "level0_side": float(side), "group": int(group), "picture": picture,
+            "level0_side": float(side), "group": int(group), "picture": picture, **of_square,
         }
-        for number, y, x, mpp, patch_px, side, group, picture in rows
+        for number, y, x, mpp, patch_px, side, group, picture, of_square in rows
     }  # fmt: skip

@@ -25,12 +25,16 @@ LABEL, NO_LABELS = "label", ("cannot tell", "artefact")
 """Answers of the page."""
 PLACE = ("slide_id", "y", "x", "mpp", "side_px")
 """Columns that identify a square."""
+CORRECTS = "corrects"
+"""Column of the label that a square had on the page; empty for a square without a label."""
 SUFFIX = ".answers.csv"
 _UNDONE = "undone"
 """Answer of a row that takes back the last answer to its square."""
 _STEP = "step"
 """Rows of one step were given, or taken back, together."""
-_COLUMNS = (*PLACE, "label", "answer", "labeled_by", "labeled_at", _STEP)
+_COLUMNS = (*PLACE, "label", "answer", "labeled_by", "labeled_at", _STEP, CORRECTS)
+_OLD_COLUMNS = _COLUMNS[:-1]
+"""Of files without corrections."""
 _SHAPE = {"known": COUNT, "undo?": bool, "numbers?": [COUNT], "label?": str, "kind?": str, "by?": str}
 
 
@@ -59,7 +63,7 @@ class Answers:
 
     Args:
         path: The file; it is made by the first answer. A last line that a crash has cut is removed.
-        squares: The page's, with `PLACE`.
+        squares: The page's, with `PLACE`; a labeled one with `label`.
 
     Raises:
         InputError: The file is none of this page.
@@ -71,7 +75,11 @@ class Answers:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OutputError(f"{path}: is a link or no regular file. Fix: move it away")
         self._steps: list[dict[str, Any]] = []
-        self._size = _without_cut_line(path)
+        self._columns, self._size = _without_cut_line(path)
+        if CORRECTS not in self._columns and any(square.get("label") for square in squares):
+            raise InputError(
+                f"{path}: has no column {CORRECTS}. Fix: move it away, and label its squares again."
+            )
         if self._size:
             self._steps = self._read()
 
@@ -137,11 +145,12 @@ class Answers:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if not self._size:
-            writer.writerow(_COLUMNS)
+            writer.writerow(self._columns)
         about = [step[name] for name in ("label", "kind", "by", "at")]
         for number in step["numbers"]:
-            place = [self._squares[number][name] for name in PLACE]
-            writer.writerow([*place, *about, len(self._steps) + 1])
+            square = self._squares[number]
+            row = [*(square[name] for name in PLACE), *about, len(self._steps) + 1, square.get("label", "")]
+            writer.writerow(row[: len(self._columns)])
         content = text.getvalue().encode()
         with disk_full_in_words(self.path, len(content)):
             _append(self.path, content, self._size)
@@ -172,19 +181,21 @@ def _place(square: Mapping[Any, Any]) -> tuple[Any, ...]:
     return (str(slide_id), *(round(float(number), 6) for number in numbers))
 
 
-def _without_cut_line(path: Path) -> int:
-    """Bytes of the file, 0 without a row, after a last line that a crash has cut is removed."""
-    if not path.exists():
-        return 0
-    header, content = f"{','.join(_COLUMNS)}\n".encode(), path.read_bytes()
-    if not content.startswith(header) and not header.startswith(content):
-        raise InputError(f"{path}: is no file of answers of `label --serve`. Fix: move it away.")
+def _without_cut_line(path: Path) -> tuple[tuple[str, ...], int]:
+    """Columns and bytes of the file, 0 without a row, after a last line that a crash has cut is removed."""
+    content = path.read_bytes() if path.exists() else b""
     size = content.rfind(b"\n") + 1
-    if size == len(header):
-        size = 0
-    if size < len(content):
-        os.truncate(path, size)
-    return size
+    for columns in (_COLUMNS, _OLD_COLUMNS):
+        header = f"{','.join(columns)}\n".encode()
+        if content.startswith(header) and size > len(header):
+            os.truncate(path, size)
+            return columns, size
+        if content.startswith(header) or (content and header.startswith(content)):
+            os.truncate(path, 0)
+            return _COLUMNS, 0
+    if content:
+        raise InputError(f"{path}: is no file of answers of `label --serve`. Fix: move it away.")
+    return _COLUMNS, 0
 
 
 def _append(path: Path, content: bytes, size: int) -> None:

@@ -45,8 +45,9 @@ def slide_picture(slide: Slide) -> str:
 
 
 def page_key(patches: Sequence[dict[str, Any]], table: str) -> str:
-    """Digest of the squares and of the table that their labels are for; a browser keeps answers by it."""
-    places = [[patch[name] for name in ("slide_id", "y", "x", "mpp", "side_px")] for patch in patches]
+    """Digest of squares, their labels, and the table that new labels are for; a browser keeps answers by it."""
+    names = ("slide_id", "y", "x", "mpp", "side_px", "label")
+    places = [[patch[name] for name in names if name in patch] for patch in patches]
     return hashlib.sha256(in_script([places, table]).encode()).hexdigest()[:16]
 
 
@@ -62,7 +63,7 @@ def page(
 
     Args:
         patches: Of each square `slide_id`, `y`, `x` (level-0 pixels), `mpp`, `side_px` at that µm/px, `level0_side`
-            (level-0 pixels) and `picture`.
+            (level-0 pixels) and `picture`; of a labeled square also `label`, and `other_label` if one is likelier.
         slides: slide_id -> `size_yx`, `bounds_yx` (level-0 pixels) and `picture`.
         classes: Class names to begin with.
         key: See `page_key`.

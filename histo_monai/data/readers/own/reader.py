@@ -37,7 +37,8 @@ _LOG = logging.getLogger(__name__)
 
 LABELED_COLUMNS = (
     *("patch_id", "path", "slide_id", "y", "x", "mpp"),
-    *("side_px", "label", "score", "patient_id", "split", "origin", "labeled_by", "labeled_at"),
+    *("side_px", "label", "score", "patient_id", "split", "origin"),
+    *("labeled_by", "labeled_at", "corrected_from"),
 )
 
 _SQUARE = ("slide_id", "y", "x", "mpp", "side_px")
@@ -188,7 +189,7 @@ def _listed_patches(path: Path, patch_px: int, processes: int) -> pd.DataFrame:
         check_key(path, table, ["patch_id"])
     table.loc[~of_slide, "path"] = [str(root / name) for name in table.loc[~of_slide, "path"]]
     table.loc[~of_slide, ["y", "x"]] = np.nan
-    return table.drop(columns=["origin", "labeled_by", "labeled_at"]).assign(
+    return table.drop(columns=["origin", "labeled_by", "labeled_at", "corrected_from"]).assign(
         side_px=table["side_px"].fillna(0)
     )
 
