@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,10 @@ import pandas as pd
 import pytest
 
 from histo_monai.pipeline.cli import main
-from histo_monai.pipeline.commands import dvc, suggest
+from histo_monai.pipeline.commands import dvc
+from histo_monai.pipeline.commands import next as next_round
 from histo_monai.pipeline.commands.next import ROUNDS, _remembered, _tell
 from histo_monai.reports.labeling.answers import Answers
-from histo_monai.utils.errors import InputError
 from histo_monai.wsi.typical import similar_groups
 from tests.hostile.project import OWN, STAGES, params_with, write_own_project, write_text
 
@@ -33,14 +34,17 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, .
     slides.to_csv(OWN / "slides.csv", index=False)
     calls: list[tuple[str, ...]] = []
 
-    def with_stages(arguments: Sequence[str]) -> int:
+    def here(module: str, arguments: Sequence[str], _: object) -> int:
+        if module == "histo_monai":
+            return main(arguments)
         calls.append(tuple(arguments))
         if arguments[0] != "repro":
             return 0
         stages = STAGES[:2] if "pretrain" in arguments else STAGES
         return max(main(stage) for stage in stages)
 
-    monkeypatch.setattr(dvc, "run", with_stages)
+    monkeypatch.setattr(dvc, "run_module", here)
+    monkeypatch.setattr(next_round, "warm_process", lambda: contextlib.nullcontext({}))
     return calls
 
 
@@ -82,7 +86,7 @@ def test_from_no_label_to_the_page_of_the_second_round(
 
     answer(SUGGESTIONS / "first", [*["tumor", "normal"] * 5, "", ""])
     with monkeypatch.context() as patch:
-        patch.setattr(dvc, "run", lambda _: 1)  # the disk is full, or someone pressed Ctrl-C
+        patch.setattr(dvc, "run_module", lambda *_: 1)  # the disk is full, or someone pressed Ctrl-C
         assert main(call) == 1
     assert "run `histo-monai next` again" in capsys.readouterr().err
     assert len(pd.read_csv(OWN / "patches.csv")) == 10
@@ -123,7 +127,7 @@ def test_data_under_dvc_is_added_again_before_the_pipeline_runs(
     called: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     OWN.with_suffix(".dvc").write_text("outs:\n- path: own\n")
-    monkeypatch.setattr(dvc, "run", lambda arguments: called.append(tuple(arguments)) or 1)
+    monkeypatch.setattr(dvc, "run_module", lambda _, arguments, __: called.append(tuple(arguments)) or 1)
     assert main(("next",)) == 1
     assert called == [("add", "data/raw/own")]
 
@@ -158,16 +162,17 @@ def test_labels_of_one_class_are_added_and_run_nothing(
 @pytest.mark.usefixtures("called")
 def test_of_several_encoders_the_first_chooses_typical_tissue(monkeypatch: pytest.MonkeyPatch) -> None:
     params_with(pretraining_seeds=[1, 0])()
-    asked: list[object] = []
+    asked: list[tuple[str, ...]] = []
 
-    def no_tissue(method: str | None, encoder: int | None, *_: object, first: bool, num_random: int) -> None:
-        asked.extend((method, encoder, first, num_random))
-        raise InputError("suggest: no tissue. Fix: add slides")
+    def here(module: str, arguments: Sequence[str], _: object) -> int:
+        if module == "dvc":
+            return main(("index",))
+        asked.append(tuple(arguments))
+        return 1
 
-    monkeypatch.setattr(suggest, "run", no_tissue)
-    monkeypatch.setattr(dvc, "run", lambda _: main(("index",)))
+    monkeypatch.setattr(dvc, "run_module", here)
     assert main(("next",)) == 1
-    assert asked == ["random", 1, True, 0]
+    assert asked == [("suggest", "--first", "--num", "30", "--method", "random", "--pretraining-seed", "1")]
 
 
 def test_scores_are_refused_before_anything_runs(

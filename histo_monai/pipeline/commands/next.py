@@ -6,7 +6,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.evaluation.metrics import balanced_accuracy, grouped_bootstrap
 from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.pipeline import paths
-from histo_monai.pipeline.commands import dvc, label, suggest
+from histo_monai.pipeline.commands import dvc, label
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, answer_files, merge_labels
-from histo_monai.pipeline.suggestions.squares import TABLE
+from histo_monai.pipeline.suggestions.squares import TABLE, folder_of
+from histo_monai.pipeline.warm import warm_process
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import whole_file
 
@@ -60,18 +61,20 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
     _refuse_scores(table)
     merge_labels([Path(path) for path in read] or answer_files(), table)
     _refuse_one_class(table, num)
-    patches = _patches()
-    is_first = not (patches["split"] == "train").any()
+    with warm_process() as loaded:
+        patches = _patches(loaded)
+        is_first = not (patches["split"] == "train").any()
+        words = ["--num", str(num - num_random), "--random", str(num_random)]
+        if is_first:
+            method, encoder = _first_encoder(params)
+            words = ["--first", "--num", str(num), "--method", method, "--pretraining-seed", str(encoder)]
+        _run(loaded, "histo_monai", "suggest", *words)
     found = {} if is_first else read_recommendation(paths.CHOSEN)
     of_run = None if is_first else Run(found["method"], found["encoder"], found["seed"], found["student"])
-    folder = suggest.folder_of(of_run)
-    num_random = 0 if is_first else num_random
-    method, encoder = _first_encoder(params) if is_first else (None, None)
-    suggest.run(
-        method, encoder, None, None, num - num_random, None, None, first=is_first, num_random=num_random
-    )
-    if not is_first:  # Fewer where nothing else is free.
-        num_random = int((pd.read_csv(folder / TABLE)["chosen_by"] == "random").sum())
+    folder = folder_of(of_run)
+    suggested = pd.read_csv(folder / TABLE)
+    # Fewer at random where nothing else is free.
+    num_random = 0 if is_first else int((suggested["chosen_by"] == "random").sum())
     names = list(dict.fromkeys([*classes, *sorted(set(patches["label"].dropna()) - {""})]))
     page, squares = label.write_page(folder, names, None, table)
     row = {"regions": len(squares), "random_regions": num_random, "page": os.path.relpath(page), "model": ""}
@@ -109,26 +112,30 @@ def _first_encoder(params: Params) -> tuple[str, int]:
     return known[0]
 
 
-def _patches() -> pd.DataFrame:
-    """Labeled patches of the index; the pipeline has run: to the end if a patch is labeled, else to the encoder."""
+def _patches(loaded: Mapping[str, str]) -> pd.DataFrame:
+    """Labeled patches of the index; the pipeline has run: to the end if a patch is labeled, else to the encoder.
+
+    Args:
+        loaded: environment variables of `warm_process`.
+    """
     tracked = paths.dataset_folder("raw", "own").with_suffix(".dvc")
     if tracked.is_file():
-        _dvc("add", str(tracked.with_suffix("")))
+        _run(loaded, "dvc", "add", str(tracked.with_suffix("")))
     if not paths.CHOSEN.is_file():
-        _dvc("repro", "pretrain")
+        _run(loaded, "dvc", "repro", "pretrain")
         patches = read_patches(paths.PATCHES_CSV)
         if not (patches["split"] == "train").any():
             return patches
-    _dvc("repro")
+    _run(loaded, "dvc", "repro")
     return read_patches(paths.PATCHES_CSV)
 
 
-def _dvc(*arguments: str) -> None:
+def _run(loaded: Mapping[str, str], module: str, *arguments: str) -> None:
     sys.stdout.flush()
-    if dvc.run(arguments) != 0:
+    if dvc.run_module(module, arguments, loaded) != 0:
         raise InputError(
-            f"dvc {' '.join(arguments)}: failed, see its error above. Fix: mend it, then run `histo-monai next` again; "
-            "the labels are added"
+            f"{module.replace('_', '-')} {' '.join(arguments)}: failed, see its error above. Fix: mend it, then run "
+            "`histo-monai next` again; the labels are added"
         )
 
 

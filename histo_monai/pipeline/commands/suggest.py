@@ -22,11 +22,11 @@ from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import check_slides
 from histo_monai.pipeline.suggestions.doubtful import finetuned_run, suggest_doubtful
 from histo_monai.pipeline.suggestions.first import encoder_file, suggest_first
-from histo_monai.pipeline.suggestions.merging import SUGGESTIONS
 from histo_monai.pipeline.suggestions.search import candidates_of, search_of
 from histo_monai.pipeline.suggestions.squares import (
     bounds_corners,
     fields,
+    folder_of,
     most_per_slide,
     places,
     taken,
@@ -92,11 +92,6 @@ def run(
         else:
             summary = _suggest(draft, of_run, num, num_random, side_um)
     _LOG.info("suggest: output=%s %s", target, summary)
-
-
-def folder_of(of_run: Run | None, *, doubtful: bool = False) -> Path:
-    """Default output: of a run's model or doubtful labels, or of `first`."""
-    return SUGGESTIONS / (f"{'doubtful-' * doubtful}{of_run.name}" if of_run else "first")
 
 
 def _check_options(num: int, side_um: float | None, *, first: bool, doubtful: bool, num_random: int) -> None:

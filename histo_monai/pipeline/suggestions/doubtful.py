@@ -11,6 +11,7 @@ import pandas as pd
 from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.evaluation.doubtful import read_doubtful
+from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import read_environment
 from histo_monai.pipeline.params import Params
@@ -29,7 +30,7 @@ _IDS = ["patch_id", "slide_id", "label"]
 
 
 def finetuned_run(params: Params, method: str | None, encoder: int | None, seed: int | None) -> Run:
-    """The fine-tuning of a method and two seeds; the only one of params.yaml if none is named.
+    """The fine-tuning of a method and two seeds; if none is named, the only one of params.yaml, or the recommended.
 
     Raises:
         InputError: params.yaml has several that fit.
@@ -40,6 +41,9 @@ def finetuned_run(params: Params, method: str | None, encoder: int | None, seed:
         for run in known
         if method in (None, run.method) and encoder in (None, run.encoder) and seed in (None, run.seed)
     ]
+    if len(fitting) > 1 and (method, encoder, seed) == (None, None, None) and paths.CHOSEN.is_file():
+        found = read_recommendation(paths.CHOSEN)
+        return Run(found["method"], found["encoder"], found["seed"], "")
     if len(fitting) != 1:
         names = ", ".join(
             f"--method {run.method} --pretraining-seed {run.encoder} --seed {run.seed}" for run in known

@@ -162,8 +162,8 @@ def merge_labels(files: Sequence[Path], into: Path) -> Merged:
 
 
 def answer_files() -> list[Path]:
-    """Files of answers that `label --serve` has saved."""
-    return sorted(SUGGESTIONS.glob(f"*{SUFFIX}"))
+    """Files of answers that `label --serve` has saved; a full disk leaves an empty one."""
+    return sorted(path for path in SUGGESTIONS.glob(f"*{SUFFIX}") if path.stat().st_size)
 
 
 def answered_without_label() -> pd.DataFrame:

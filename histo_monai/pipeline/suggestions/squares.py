@@ -13,7 +13,8 @@ import pandas as pd
 from matplotlib import image
 from numpy.typing import NDArray
 
-from histo_monai.pipeline.suggestions.merging import answered_without_label
+from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, answered_without_label
 from histo_monai.reports.suggestions import suggested
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Region, write_geojson
@@ -21,6 +22,11 @@ from histo_monai.wsi.suggestion import Fields
 
 TABLE, MOSAIC = "suggestions.csv", "suggestions.png"
 _NAME = "suggestion"
+
+
+def folder_of(of_run: Run | None, *, doubtful: bool = False) -> Path:
+    """Default output: of a run's model or doubtful labels, or of `first`."""
+    return SUGGESTIONS / (f"{'doubtful-' * doubtful}{of_run.name}" if of_run else "first")
 
 
 def most_per_slide(num: int, num_slides: int) -> int:

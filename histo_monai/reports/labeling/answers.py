@@ -115,7 +115,7 @@ class Answers:
 
     def _step(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """The step that a message asks for; None if it asks for none, or there is nothing to undo."""
-        by = " ".join(asked.get("by", "").split())[:60]
+        by = "".join(filter(str.isprintable, " ".join(asked.get("by", "").split())))[:60]
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if asked.get("undo"):
             last = self._lasting()[-1:]
