@@ -89,7 +89,9 @@ def _mapped(model: TaskModel) -> tuple[np.ndarray, np.ndarray]:
             cells = map(tuple, patches.cells[numbers].tolist())
             by_cell.update(zip(cells, probabilities, strict=True))
     cells = scores[["row", "column"]].itertuples(index=False, name=None)
-    (column,) = [name for name in scores if name not in ("row", "column", "y", "x", "tissue")]
+    (column,) = [
+        name for name in scores if name not in ("row", "column", "y", "x", "tissue", "model_distance")
+    ]
     return scores[column].to_numpy(), np.array([by_cell[cell] for cell in cells])
 
 

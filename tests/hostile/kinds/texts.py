@@ -79,7 +79,7 @@ def _mapped(text: str) -> Change:
         _nothing_ran()
         assert {path.parent for path in Path("new").rglob("*")} == {Path("new")}
         with open("new/s6.map.csv", newline="") as file:
-            assert next(csv.reader(file))[-2:] == [f"model:{text}", "model:normal"]
+            assert next(csv.reader(file))[-3:] == [f"model:{text}", "model:normal", "model_distance"]
         found = json.loads(Path("new/s6.map.geojson").read_text())["features"]
         named = [one["properties"]["classification"] for one in found]
         names = {one.get("name") or ": ".join(one["names"]) for one in named}
