@@ -58,7 +58,13 @@ def served() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Address of the page, and the process that serves it."""
     command = [sys.executable, "-m", "histo_monai", "label", "squares", "--classes", *CLASSES, "--serve"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # As in a terminal: the tests may run where Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         try:
@@ -105,7 +111,7 @@ def test_each_answer_is_in_the_file_and_is_read_as_it_was_given(squares: Path, b
         assert "histo-monai next" in page.locator("#saved").inner_text()
         assert complaints == []
         process.send_signal(signal.SIGINT)
-        _, log = process.communicate()
+        _, log = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"squares_answered={NUM}" in log
     assert f"label --read {Path.cwd() / answers_file()}" in log
