@@ -25,6 +25,7 @@ from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, answer_files, 
 from histo_monai.pipeline.suggestions.squares import TABLE, folder_of
 from histo_monai.pipeline.warm import warm_process
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.files.csv_values import read_texts, read_varied_csv
 from histo_monai.utils.storage import whole_file
 
 _LOG = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ _COLUMNS = (
     *("round", "labels", "test_labels", "model", "split", "balanced_accuracy", "low", "high", "unit", "num_units"),
     *("regions", "random_regions", "page"),
 )  # fmt: skip
+
+_TEXTS = ("model", "split", "unit", "page")
 
 
 def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) -> None:
@@ -72,9 +75,8 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
     found = {} if is_first else read_recommendation(paths.CHOSEN)
     of_run = None if is_first else Run(found["method"], found["encoder"], found["seed"], found["student"])
     folder = folder_of(of_run)
-    suggested = pd.read_csv(folder / TABLE)
     # Fewer at random where nothing else is free.
-    num_random = 0 if is_first else int((suggested["chosen_by"] == "random").sum())
+    num_random = 0 if is_first else int((read_texts(folder / TABLE, ["chosen_by"]) == "random").sum().sum())
     names = list(dict.fromkeys([*classes, *sorted(set(patches["label"].dropna()) - {""})]))
     page, squares = label.write_page(folder, names, None, table)
     row = {"regions": len(squares), "random_regions": num_random, "page": os.path.relpath(page), "model": ""}
@@ -154,7 +156,9 @@ def _quality(of_run: Run, kind: str, validation: str) -> dict[str, Any]:
 
 def _remembered(patches: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     """Add this round to rounds.csv, in place of one with as many labels; all rounds."""
-    rounds = pd.read_csv(ROUNDS) if ROUNDS.is_file() else pd.DataFrame(columns=list(_COLUMNS))
+    rounds = pd.DataFrame(columns=list(_COLUMNS))
+    if ROUNDS.is_file():
+        rounds = read_varied_csv(ROUNDS, _TEXTS, stage="compare")
     num_test = int((patches["split"] == "test").sum())
     num = len(patches) - num_test
     rounds = rounds[(rounds["labels"] != num) | (rounds["test_labels"] != num_test)]
