@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,15 @@ def small_forests() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("histo_monai.finetuning.learners.TREES_IN_FOLDS", 5)
         yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser for the tests of a file."""
+    from tests.browsers import chromium  # imported late: few files use it
+
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.evaluation.doubtful import nearest_rows
+from histo_monai.finetuning.depth import WHOLE
+from histo_monai.finetuning.heads.features import standardizations
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.unlabeled.self_training import (
     HeadData,
@@ -241,9 +243,10 @@ class HeadTraining:
 
     def neighbors(self) -> NDArray[np.intp]:
         """The nearest labeled rows of each labeled row, by features standardized on all training patches."""
-        rows, every = map(self._features.deepest, (self.rows.labeled, self.rows.unlabeled))
-        deviation = every.std(axis=0)
-        return nearest_rows((rows - every.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
+        labeled, unlabeled = (
+            {WHOLE: self._features.deepest(rows)} for rows in (self.rows.labeled, self.rows.unlabeled)
+        )
+        return nearest_rows(standardizations(unlabeled, "each")[WHOLE].of(labeled))
 
     @property
     def read(self) -> list[Path]:

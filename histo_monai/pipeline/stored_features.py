@@ -152,8 +152,13 @@ class StoredRows:
         Raises:
             InputError: as of `read`.
         """
-        stage = 0 if depth == self.depths[-1] else depth or 0
-        return features_of_rows(self.folder, rows, stage=stage, **self._expected).astype(np.float32)
+        return features_of_rows(self.folder, rows, stage=self.stage_of(depth), **self._expected).astype(
+            np.float32
+        )
+
+    def stage_of(self, depth: Depth) -> int:
+        """Stage of a depth's dataset in a file (`data.features.store.dataset_of`)."""
+        return 0 if depth == self.depths[-1] else depth or 0
 
     @property
     def _expected(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from histo_monai.pipeline.cli import main
-from tests.browsers import chromium, watched
+from tests.browsers import watched
 from tests.folders import NewFolder
 from tests.sweeps import MadeUp, list_experiments, sweep
 
@@ -162,12 +162,6 @@ def test_what_was_used_and_what_was_left_out_is_named_with_the_reason(pages: dic
         assert f"<td>exp-{alpha}-7</td>" in text
     assert "it failed; <code>dvc queue logs focal-bice</code> shows the reason" in text
     assert "it has not finished" in text
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light"), (2560, "dark")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from histo_monai.pipeline.suggestions.merging import merge_labels
 from histo_monai.reports.labeling.page import page as labeling_page
 from histo_monai.slides.annotations import Frame, read_annotations
 from histo_monai.utils.errors import InputError
-from tests.browsers import chromium, watched
+from tests.browsers import watched
 from tests.hostile.project import write_slide, write_text
 
 CLASSES = ("tumor", '<b>"normal", x</b>')
@@ -25,12 +24,6 @@ NUM = 30
 COLUMNS = ["slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp"]
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
 HEADER = "slide_id,y,x,mpp,side_px,label,answer,labeled_by,labeled_at\n"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,13 @@ from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.suggestions.merging import merge_labels
 from histo_monai.reports.labeling.answers import Answers
 from histo_monai.utils.errors import InputError
-from tests.browsers import chromium, watched
+from tests.browsers import watched
 from tests.hostile.project import OWN, write_slide, write_text
 
 HEADER = "slide_id,y,x,mpp,side_px,label,answer,labeled_by,labeled_at,corrects\n"
 TABLE = OWN / "patches.csv"
 ROWS = [("a", "a.tif", 60 + 25 * i, 400 - 20 * i, 64, 1.0, 64, 1.0, "tumor", "normal") for i in range(4)]
 COLUMNS = ["slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp", "label", "other_label"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""`label --serve`: each answer is in a file on the disk before the page shows it, whoever is killed."""
+"""`label --serve`: each answer is on the disk before the page shows it, also if browser or server is killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from histo_monai.pipeline.suggestions.merging import merge_labels
 from histo_monai.reports.labeling.answers import Answers
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import OutputError
-from tests.browsers import BROWSERS, chromium
+from tests.browsers import BROWSERS
 from tests.hostile.project import write_slide, write_text
 
 CLASSES = ("tumor", '<b>"normal", x</b>')
@@ -34,12 +34,6 @@ NUM = 12
 GROUPS = [3, 1, 3, 1, 2, 2, 3, 1, 3, 1, 2, 3]
 COLUMNS = ["slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp"]
 SQUARES = [{"slide_id": "s", "y": 10.5 * i, "x": 1 / 3 + i, "mpp": 0.2521, "side_px": 64} for i in range(NUM)]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture
@@ -271,7 +265,9 @@ def test_a_second_server_of_a_page_is_refused_in_one_line(
     ],
 )
 def test_what_is_no_answer_of_the_page_is_not_saved(change: dict[str, Any], status: int, site: str) -> None:
-    port, token = re.match(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", site).groups()  # type: ignore[union-attr]
+    found = re.match(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", site)
+    assert found
+    port, token = found.groups()
     body = change.pop("body", {"known": 0, "numbers": [0], "kind": "artefact"})
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {

@@ -23,7 +23,7 @@ from playwright.sync_api import Page
 
 from histo_monai.evaluation.comparison.rows import Row
 from histo_monai.pipeline.cli import main
-from tests.browsers import chromium, watched
+from tests.browsers import watched
 from tests.folders import NewFolder
 
 pytestmark = pytest.mark.slow
@@ -46,12 +46,6 @@ def project(finished: Any, module_folder: NewFolder) -> Path:
         patch.chdir(folder)
         assert main(["report"]) == 0
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

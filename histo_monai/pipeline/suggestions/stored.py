@@ -97,7 +97,7 @@ def _of_slides(
         for name, depth in stored.names.items():
             features = read_features(
                 file,
-                stage=0 if depth == stored.depths[-1] else depth or 0,
+                stage=stored.stage_of(depth),
                 encoder_sha256=stored.encoder_sha256,
                 slide_sha256=slide_sha256,
                 depth=stored.depths[-1] or 0,
