@@ -1,4 +1,4 @@
-"""Command `next`: labels given so far -> model, regions to label next, and the page to label them on."""
+"""Command `next`: labels given so far -> model, regions to label next and their page, then maps and report."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import pandas as pd
 from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import read_predictions
+from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.metrics import balanced_accuracy, grouped_bootstrap
-from histo_monai.evaluation.recommendation import read_recommendation
+from histo_monai.evaluation.recommendation import read_candidate, recommend
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.commands import dvc, label
 from histo_monai.pipeline.params import Params, load_params
-from histo_monai.pipeline.paths import Run
+from histo_monai.pipeline.paths import Run, runs
 from histo_monai.pipeline.suggestions.merging import SUGGESTIONS, answer_files, merge_labels
 from histo_monai.pipeline.suggestions.squares import TABLE, folder_of
 from histo_monai.pipeline.warm import warm_process
@@ -40,7 +41,9 @@ _TEXTS = ("model", "split", "unit", "page")
 
 
 def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) -> None:
-    """Add labels, run the pipeline, suggest regions, and write their page; after an error, the next call goes on.
+    """Add labels, train, suggest regions and write their page; then evaluate, and write maps and report.
+
+    After an error the next call goes on.
 
     Args:
         read: files of answers; empty: those that `label --serve` has saved in data/suggestions.
@@ -65,26 +68,42 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
     merge_labels([Path(path) for path in read] or answer_files(), table)
     _refuse_one_class(table, num)
     with warm_process() as loaded:
-        patches = _patches(loaded)
-        is_first = not (patches["split"] == "train").any()
-        words = ["--num", str(num - num_random), "--random", str(num_random)]
-        if is_first:
+        known = runs(params.pretraining_methods, params.semisupervised_methods, params.repeats)
+        patches = _patches(loaded, "consistency" if len(known) == 1 else "evaluate")
+        run = _recommended(known) if (patches["split"] == "train").any() else None
+        if run is None:
             method, encoder = _first_encoder(params)
-            words = ["--first", "--num", str(num), "--method", method, "--pretraining-seed", str(encoder)]
+            about_run = ["--first", "--num", str(num)]
+        else:
+            method, encoder = run.method, run.encoder
+            about_run = ["--student", run.student, "--seed", str(run.seed)]
+            about_run += ["--num", str(num - num_random), "--random", str(num_random)]
+        words = ["--method", method, "--pretraining-seed", str(encoder), *about_run]
         _run(loaded, "histo_monai", "suggest", *words)
-    found = {} if is_first else read_recommendation(paths.CHOSEN)
-    of_run = None if is_first else Run(found["method"], found["encoder"], found["seed"], found["student"])
-    folder = folder_of(of_run)
-    # Fewer at random where nothing else is free.
-    num_random = 0 if is_first else int((read_texts(folder / TABLE, ["chosen_by"]) == "random").sum().sum())
+        row, how = _write_page(run, classes, patches)
+        if run is not None:
+            print(f"{how}\nthe page is ready; metrics, maps and the report follow")
+            _run(loaded, "dvc", "repro")
+            validation = "validation" if params.is_validation_separate else "cross-validation"
+            row |= {"model": run.name} | _quality(run, validation)
+    print(_summary(_remembered(patches, row)), how, sep="\n")
+
+
+def _write_page(run: Run | None, classes: Sequence[str], patches: pd.DataFrame) -> tuple[dict[str, Any], str]:
+    """Write the page of the suggested regions; about it for rounds.csv, and in words."""
+    folder = folder_of(run)
     names = list(dict.fromkeys([*classes, *sorted(set(patches["label"].dropna()) - {""})]))
-    page, squares = label.write_page(folder, names, None, table)
-    row = {"regions": len(squares), "random_regions": num_random, "page": os.path.relpath(page), "model": ""}
-    if of_run is not None:
-        validation = "validation" if params.is_validation_separate else "cross-validation"
-        row |= {"model": of_run.name} | _quality(of_run, found["kind"], validation)
-    page_call = ["histo-monai", "label", str(folder), "--serve", *(["--classes", *names] if names else [])]
-    _tell(_remembered(patches, row), shlex.join(page_call))
+    page, squares = label.write_page(folder, names, None, label.own_table())
+    row = {"regions": len(squares), "random_regions": 0, "page": os.path.relpath(page), "model": ""}
+    how = "typical tissue, without a model"
+    if run is not None:  # Fewer at random where nothing else is free.
+        row["random_regions"] = int((read_texts(folder / TABLE, ["chosen_by"]) == "random").sum().sum())
+        how = f"{row['random_regions']} at random"
+    call = ["histo-monai", "label", str(folder), "--serve", *(["--classes", *names] if names else [])]
+    return row, (
+        f"regions to label now: {row['regions']}, {how}\n"
+        f"label them: {shlex.join(call)}; or open {row['page']}; then run histo-monai next"
+    )
 
 
 def _refuse_scores(table: Path) -> None:
@@ -114,8 +133,8 @@ def _first_encoder(params: Params) -> tuple[str, int]:
     return known[0]
 
 
-def _patches(loaded: Mapping[str, str]) -> pd.DataFrame:
-    """Labeled patches of the index; the pipeline has run: to the end if a patch is labeled, else to the encoder.
+def _patches(loaded: Mapping[str, str], stage: str) -> pd.DataFrame:
+    """Labeled patches of the index; the pipeline has run to a stage if a patch is labeled, else to the encoder.
 
     Args:
         loaded: environment variables of `warm_process`.
@@ -128,8 +147,27 @@ def _patches(loaded: Mapping[str, str]) -> pd.DataFrame:
         patches = read_patches(paths.PATCHES_CSV)
         if not (patches["split"] == "train").any():
             return patches
-    _run(loaded, "dvc", "repro")
+    _run(loaded, "dvc", "repro", stage)
     return read_patches(paths.PATCHES_CSV)
+
+
+def _recommended(known: Sequence[Run]) -> Run:
+    """The only run, or the one that `compare` will recommend.
+
+    Raises:
+        InputError: validation selects none.
+    """
+    if len(known) == 1:
+        return known[0]
+    mend = "run `dvc repro evaluate`"
+    found = recommend(
+        [read_candidate(run.evaluation / paths.METRICS, mend, run.models, **run._asdict()) for run in known]
+    )
+    if found["model"] is None:
+        raise InputError(
+            f"next: no model to suggest by: {found['why']}. Fix: set one method in {paths.PARAMS}"
+        )
+    return Run(found["method"], found["encoder"], found["seed"], found["student"])
 
 
 def _run(loaded: Mapping[str, str], module: str, *arguments: str) -> None:
@@ -141,13 +179,13 @@ def _run(loaded: Mapping[str, str], module: str, *arguments: str) -> None:
         )
 
 
-def _quality(of_run: Run, kind: str, validation: str) -> dict[str, Any]:
+def _quality(of_run: Run, validation: str) -> dict[str, Any]:
     """Balanced accuracy of a model, 95 % interval over patients: on test patches, else validation patches, if any."""
     table = read_predictions(of_run.evaluation / paths.PREDICTIONS)
     split = next((name for name in ("test", "validation") if name in table.splits), None)
     if split is None:
         return {}
-    rows = table.of_split(split)
+    rows, kind = table.of_split(split), read_choice(of_run.choice)["chosen"]
     arrays = [rows.references[""], rows.predictions[kind]]
     found = grouped_bootstrap(balanced_accuracy, arrays, rows.groups, seed=0, num_replicates=1000)
     about = {"split": validation if split == "validation" else split, "unit": rows.unit, "num_units": found.n}
@@ -173,8 +211,9 @@ def _remembered(patches: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     return rounds
 
 
-def _tell(rounds: pd.DataFrame, page_call: str) -> None:
-    """Print what the rounds have brought, and what to do now."""
+def _summary(rounds: pd.DataFrame) -> str:
+    """Labels and quality of all rounds."""
+    lines = []
     for row in rounds.to_dict("records"):
         line = f"round {row['round']}: {row['labels']} labels to learn from, {row['test_labels']} to test on"
         if row["balanced_accuracy"] == row["balanced_accuracy"]:
@@ -183,10 +222,8 @@ def _tell(rounds: pd.DataFrame, page_call: str) -> None:
                 f"; {row['split']} balanced accuracy {row['balanced_accuracy']:.2f} ({interval}, "
                 f"{row['num_units']:.0f} {row['unit']})"
             )
-        print(line)
+        lines.append(line)
     last = rounds.iloc[-1]
     before = rounds["labels"].iloc[-2] if len(rounds) > 1 else 0
-    print(f"labels added since the round before: {last['labels'] - before}")
-    how = f"{last['random_regions']} at random" if last["model"] else "typical tissue, without a model"
-    print(f"regions to label now: {last['regions']}, {how}")
-    print(f"label them: {page_call}; or open {last['page']}; then run histo-monai next")
+    lines.append(f"labels added since the round before: {last['labels'] - before}")
+    return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from histo_monai.data.index.candidates import Search
 from histo_monai.evaluation.recommendation import read_recommendation
-from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
 from histo_monai.pipeline.params import Params, load_params
@@ -140,13 +139,12 @@ def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | 
     """Write the files; a one-line summary."""
     assembly = Assembly.read()
     task = assembly.task
-    models = assembly.load_run(run)
     search = search_of(assembly.params, assembly.patches, side_um)
     candidates = candidates_of(
         assembly.params, assembly.patches, search, seed=run.derived_seed, processes=assembly.environment.cpus
     )
     check_slides([candidates, assembly.patches])
-    embedding, labeled = _embeddings(assembly, run, models, search, candidates)
+    embedding, labeled = _embeddings(assembly, run, search, candidates)
     uncertainty = _uncertainty(embedding)
     squares = fields(candidates.assign(mpp=search.side_um / candidates["side_px"]))
     labeled_squares = fields(taken(assembly.patches, candidates))
@@ -186,14 +184,14 @@ def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | 
 
 
 def _embeddings(
-    assembly: Assembly, run: Run, models: Mapping[str, TaskModel], search: Search, candidates: pd.DataFrame
+    assembly: Assembly, run: Run, search: Search, candidates: pd.DataFrame
 ) -> tuple[Embedding, Embedding]:
     """Features and predictions of the candidates, and of the run's labels: stored ones, else of the encoded patches."""
     labeled = assembly.labeled(run.derived_seed)
-    stored = stored_embeddings(assembly, run, models, search, candidates, labeled)
+    stored = stored_embeddings(assembly, run, search, candidates, labeled)
     if stored is not None:
         return stored
-    look = partial(embed, models=models, task=assembly.task, features_of=STUDENT)
+    look = partial(embed, models=assembly.load_run(run), task=assembly.task, features_of=STUDENT)
     of_candidates, of_labels = (look(assembly.in_order(rows).loader) for rows in (candidates, labeled))
     return of_candidates, of_labels
 

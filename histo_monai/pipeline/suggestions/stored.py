@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from histo_monai.data.features.store import read_features
 from histo_monai.data.index.candidates import Search
 from histo_monai.data.tables.patch_features import PatchFeatures
-from histo_monai.models.task_model import TaskModel
+from histo_monai.models.task_model import load_head
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
 from histo_monai.pipeline.frozen import predictions_of
@@ -33,7 +32,6 @@ _LOG = logging.getLogger(__name__)
 def stored_embeddings(
     assembly: Assembly,
     run: Run,
-    models: Mapping[str, TaskModel],
     search: Search,
     candidates: pd.DataFrame,
     labeled: pd.DataFrame,
@@ -41,7 +39,7 @@ def stored_embeddings(
     """Features and predictions of the candidates, and of the labels, by heads on stored features.
 
     Args:
-        models: Of the run, by name.
+        run: its models' heads are loaded, without their encoders.
         search: Of the candidates.
         candidates: Rows of `draw_candidates`.
         labeled: Rows of data/index/patches.csv.
@@ -61,12 +59,13 @@ def stored_embeddings(
         _LOG.info("suggest: encoding patches, stored features do not apply: %s", error)
         return None
 
+    heads = {name: load_head(path)[:2] for name, path in run.models.items()}
+
     def embedding(features: HeadFeatures, rows: pd.DataFrame) -> Embedding:
         predictions = {
-            name: predictions_of(model.head, model.encoder.depths, assembly.task, features, rows)
-            for name, model in models.items()
+            name: predictions_of(*head, assembly.task, features, rows) for name, head in heads.items()
         }
-        return Embedding(features.at(rows, models[STUDENT].encoder.depths), predictions)
+        return Embedding(features.at(rows, heads[STUDENT][1]), predictions)
 
     return embedding(of_candidates, candidates), embedding(of_labels, labeled)
 
