@@ -16,6 +16,7 @@ from histo_monai.pipeline.commands import dvc
 from histo_monai.pipeline.commands import next as next_round
 from histo_monai.pipeline.commands.next import ROUNDS, _remembered, _summary
 from histo_monai.reports.labeling.answers import Answers
+from histo_monai.utils.errors import InputError
 from histo_monai.wsi.typical import similar_groups
 from tests.hostile.project import OWN, STAGES, params_with, write_own_project, write_text
 
@@ -208,6 +209,19 @@ def test_rounds_have_numbers_of_their_own_and_one_patient_has_no_interval(
     assert rounds["labels"].tolist() == [0, 4, 2]
     assert rounds["round"].tolist() == [0, 2, 3]
     assert "balanced accuracy 0.50 (no interval, 1 patients)" in _summary(rounds)
+
+
+@pytest.mark.parametrize("content", ["", "round,labels\n0,1\n", "\0", "{head}\n0,many,0,,,,,,,,,,\n"])
+def test_another_table_of_rounds_is_one_line(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ROUNDS.parent.mkdir(parents=True)
+    _remembered(pd.DataFrame({"split": []}), {})
+    head = ROUNDS.read_text().splitlines()[0]
+    ROUNDS.write_text(content.replace("{head}", head))
+    with pytest.raises(InputError, match=r"rounds\.csv: .* Fix: move it away"):
+        _remembered(pd.DataFrame({"split": ["train"]}), {})
 
 
 def test_groups_are_what_lies_together() -> None:

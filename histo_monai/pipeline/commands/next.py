@@ -196,7 +196,7 @@ def _remembered(patches: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     """Add this round to rounds.csv, in place of one with as many labels; all rounds."""
     rounds = pd.DataFrame(columns=list(_COLUMNS))
     if ROUNDS.is_file():
-        rounds = read_varied_csv(ROUNDS, _TEXTS, stage="compare")
+        rounds = _earlier_rounds()
     num_test = int((patches["split"] == "test").sum())
     num = len(patches) - num_test
     rounds = rounds[(rounds["labels"] != num) | (rounds["test_labels"] != num_test)]
@@ -208,6 +208,19 @@ def _remembered(patches: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     rounds = pd.DataFrame([*rounds.to_dict("records"), row]).reindex(columns=list(_COLUMNS))
     with whole_file(ROUNDS) as draft:
         rounds.to_csv(draft, index=False, float_format="%.6g")
+    return rounds
+
+
+def _earlier_rounds() -> pd.DataFrame:
+    try:
+        rounds = read_varied_csv(ROUNDS, _TEXTS, stage="next")
+        is_table = list(rounds.columns) == list(_COLUMNS) and rounds["labels"].dtype.kind == "i"
+    except InputError:
+        is_table = False
+    if not is_table:
+        raise InputError(
+            f"{ROUNDS}: not the table that `next` writes. Fix: move it away; rounds then count from 0"
+        )
     return rounds
 
 
