@@ -5,7 +5,7 @@
     python -m benchmarks.real report    # docs/real.csv and docs/real.md
     python -m benchmarks.real unlike    # patches unlike the training: other organs, laboratories, pen, blur
     python -m benchmarks.real doubtful --tasks glas-classes --built-in imagenet   # how many wrong labels are listed
-    python -m benchmarks.real abstain --tasks glas-classes --built-in imagenet    # coverage and accuracy of single answers
+    python -m benchmarks.real abstain --tasks glas-classes --built-in imagenet    # coverage, single answers, accuracy
 
 Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
 `--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's

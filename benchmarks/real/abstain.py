@@ -111,7 +111,7 @@ def table(trial: Trial, budgets: Sequence[int], draws: Sequence[int]) -> Iterato
 
 
 def _estimates(flags: Sequence[NDArray[np.float64]], owners: NDArray) -> list[str]:
-    """Coverage, single answers, their accuracy and that of all, every patient alike; intervals resample patients and subsets."""
+    """Coverage, single answers, their accuracy and that of all, patients alike; intervals resample both factors."""
     resampling = Resampling(len(owners), owners, seed=SEED, num_replicates=REPLICATES)
     groups, num = resampling.group_of_row, resampling.num_groups
     sizes = np.bincount(groups, minlength=num)

@@ -17,6 +17,7 @@ from matplotlib import image
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.evaluation.choice import Choice, choose
+from histo_monai.evaluation.conformal import calibration
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.sharing.folds import WholeModel
@@ -131,7 +132,9 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     with whole_folder(of_run.student_folder) as folder:
         reference = references(training if isinstance(training, HeadTraining) else assembly)
         state = {**model.state_dict(), **reference(model, rows.labeled)}
-        save_model(folder / paths.MODEL, state, {**description, **about})
+        held_out = validated.predictions if validated else None
+        conformal = calibration(rows.labeled, held_out, assembly.task.classes)
+        save_model(folder / paths.MODEL, state, {**description, **about, **conformal})
         of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
         write_fold_models(

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import image
 from numpy.typing import NDArray
 
+from histo_monai.evaluation.conformal import Abstention
 from histo_monai.reports.drawing import FAST_PNG
 from histo_monai.reports.maps.mosaic import mask_picture
 from histo_monai.reports.maps.overlay import blend, overlay
@@ -40,6 +41,7 @@ class MapStyle:
         radius_um: minimum distance of detections.
         smoothing_um: standard deviation of the Gaussian before detection.
         has_distance: whether `files` counts the map of distances.
+        abstention: of the cells without a class; None: every cell has its probabilities alone.
     """
 
     classes: tuple[str, ...]
@@ -49,6 +51,7 @@ class MapStyle:
     radius_um: float
     smoothing_um: float
     has_distance: bool = False
+    abstention: Abstention | None = None
 
     @property
     def quantity(self) -> str:
@@ -144,7 +147,8 @@ def write_slide_maps(
     """Write `folder`/<slide_id>.tif, .geojson and .png: map; regions and detections; overlay.
 
     Several classes: one map each, <slide_id>.<class>.tif, with regions and without detections, as lesions have one
-    class. Distances: <slide_id>.distance.tif and .png, half of the distance, at most 1.
+    class. Cells without an answer have no region and no color. Distances: <slide_id>.distance.tif and .png, half of
+    the distance, at most 1.
 
     Args:
         folder: created if missing.
@@ -155,6 +159,7 @@ def write_slide_maps(
     """
     folder.mkdir(parents=True, exist_ok=True)
     regions: list[Region] = []
+    answered = heatmap.answered()
     for label, part in style.parts().items():
         column = column_of(model, label)
         write_map(
@@ -164,11 +169,11 @@ def write_slide_maps(
             heatmap.grid.bounds_yx,
         )
         name = label or next(iter(style.classes), "score")
-        regions += find_regions(heatmap, column, threshold=style.region_threshold, label=name)
+        regions += find_regions(answered, column, threshold=style.region_threshold, label=name)
     points: list[Point] = []
     if len(style.classes) < 2:
         points = find_detections(
-            heatmap,
+            answered,
             model,
             threshold=style.threshold,
             radius_um=style.radius_um,
@@ -179,7 +184,7 @@ def write_slide_maps(
     pixels = overlay(
         picture.thumbnail,
         picture.mpp,
-        heatmap,
+        answered,
         model,
         regions=picture.reference,
         title=title,
