@@ -25,26 +25,31 @@ CELL_MM2 = 0.016**2
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A slide of 64 cells from light to dark, mapped by models of two and of three classes without thresholds."""
+    """A slide of 64 cells from light to dark."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HISTO_MONAI_DEVICE", "cpu")
     noise = np.random.default_rng(0).normal(0, 20, (256, 256, 1))
     pixels = np.linspace((215, 160, 200), (60, 20, 110), 256)[None] + noise
     tags = {"resolution": (2e4, 2e4), "resolutionunit": "CENTIMETER"}
     tifffile.imwrite("s.tif", pixels.clip(0, 225).astype(np.uint8), tile=(64, 64), photometric="rgb", **tags)
-    for name in CLASSES:
-        _save(name)
-        assert _map(name) == 0
     return tmp_path
 
 
 def _save(name: str, **more: object) -> None:
     torch.manual_seed(0)
     network = TaskModel(build_encoder(), "linear", len(CLASSES[name])).eval()
+    torch.nn.init.normal_(network.head.linear.weight, std=0.5)
     encoder = network.encoder.description(architecture="", head="linear", patch_px=32, mpps=[0.5])
     encoder |= {"method": "random", "source": "raw", "corpus": "own"}
     about = describe_task_model(encoder, classes=CLASSES[name], patch_px=32, mpp=0.5)
     save_model(Path(f"{name}.safetensors"), network.state_dict(), {**about, **more})
+
+
+def _map_first(name: str) -> dict[str, bytes]:
+    """Files of the map by a model without thresholds."""
+    _save(name)
+    assert _map(name) == 0
+    return _files(name)
 
 
 def _map(name: str, *options: str) -> int:
@@ -55,12 +60,16 @@ def _calibrate(name: str) -> dict[float, float]:
     """Give a model thresholds by which about half and a quarter of the cells have no class."""
     highest = _probabilities(name).max(axis=1)
     limits = {0.1: 1 - float(np.median(highest)), 0.2: 1 - float(np.quantile(highest, 0.25))}
+    _save_with(name, limits)
+    return limits
+
+
+def _save_with(name: str, limits: dict[float, float]) -> None:
     rates = [
         {"rate": rate, "threshold": limit, "coverage": 0.9, "answered": 0.5, "accuracy": 0.8}
         for rate, limit in limits.items()
     ]
     _save(name, conformal={"num_labels": 40, "num_patients": 4, "accuracy": 0.7, "rates": rates})
-    return limits
 
 
 def _probabilities(name: str) -> np.ndarray:
@@ -86,7 +95,7 @@ def _record(name: str) -> dict:
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_cell_has_a_class_if_its_set_holds_one_alone(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    before, probabilities = _files(name), _probabilities(name)
+    before, probabilities = _map_first(name), _probabilities(name)
     limits = _calibrate(name)
     for rate, limit in limits.items():
         assert _map(name, "--abstain", str(rate)) == 0
@@ -114,6 +123,7 @@ def test_a_cell_has_a_class_if_its_set_holds_one_alone(name: str, caplog: pytest
 
 
 def test_outlines_and_points_lie_in_cells_with_a_class() -> None:
+    _map_first("two")
     _calibrate("two")
     assert _map("two", "--abstain", "0.1") == 0
     table = _table("two")
@@ -131,7 +141,7 @@ def test_outlines_and_points_lie_in_cells_with_a_class() -> None:
 
 
 def test_without_the_option_the_map_is_as_before() -> None:
-    before = _files("three")
+    before = _map_first("three")
     _calibrate("three")
     assert _map("three", "--abstain", "0.1") == 0
     drawn = _files("three")
@@ -148,8 +158,9 @@ def test_without_the_option_the_map_is_as_before() -> None:
 def test_a_model_without_thresholds_and_one_class_of_three_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    _save("two")
     assert _map("two", "--abstain", "0.1") != 0
-    _calibrate("three")
+    _save_with("three", {0.1: 0.5, 0.2: 0.4})
     assert _map("three", "--abstain", "0.1", "--positive-class", "tumor") != 0
     assert _map("three", "--abstain", "0.3") != 0
     lines = capsys.readouterr().err

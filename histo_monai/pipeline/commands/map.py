@@ -294,10 +294,9 @@ def _publish(
     (work / f"{job.slide_id}.json").unlink()
     _LOG.info("map: slide=%s cells=%d stride=%g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)
     if style.abstention:
-        rate = style.abstention.error_rate
-        _LOG.info(
-            "map: slide=%s error_rate=%g abstains=%.0f %% of the tissue", job.path, rate, 100 * abstains
-        )
+        rate, accuracy = style.abstention.error_rate, style.abstention.accuracy
+        words = "" if accuracy is None else f"; right in cross-validation: {accuracy:.0%} of the answers"
+        _LOG.info("map: slide=%s error_rate=%g abstains=%.0f %%%s", job.path, rate, 100 * abstains, words)
     for line in unlike_slides({title: unlike}):
         _LOG.warning("map: %s", line)
 
