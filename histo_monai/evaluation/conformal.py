@@ -180,8 +180,9 @@ class Abstention:
             raise InputError(
                 "--abstain: needs the probabilities of all classes. Fix: leave out --positive-class"
             )
-        of_rate = [rows[rate][name] for name in ("threshold", "coverage", "accuracy")]
-        return cls(rate, *of_rate, content["num_labels"], content["num_patients"], classes)
+        counts = {name: content[name] for name in ("num_labels", "num_patients")}
+        of_rate = {name: rows[rate][name] for name in ("threshold", "coverage", "accuracy")}
+        return cls(error_rate=rate, classes=classes, **counts, **of_rate)
 
     def answers(self, probabilities: Mapping[str, NDArray]) -> NDArray[np.str_]:
         """Class of each patch, empty where its set is not one class; Shape (n,).

@@ -25,7 +25,7 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
     """Path of the model file written from a bundle or a state dict.
 
     An unchanged bundle gives the exported model byte for byte. Weights trained since then get a description with
-    `imported`, the source file, and without metrics and thresholds; the labeled patches of the exported model are left out.
+    `imported`, the source file, and without metrics; labeled patches and thresholds of the exported model are left out.
 
     Args:
         source: bundle of `write_bundle`, or state dict.
