@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.data.tables.tasks import grouping_key
+from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.models.checkpoint import read_description
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage.shapes import COUNT
@@ -86,20 +87,21 @@ def single_answers(probabilities: NDArray, threshold: NDArray | float) -> NDArra
 
 
 def calibration(
-    labeled: pd.DataFrame, predictions: NDArray | None, classes: Sequence[str] | None
+    labeled: pd.DataFrame, validated: CrossValidated[Any, Any] | None, classes: Sequence[str] | None
 ) -> dict[str, Any]:
     """Part of a model's description: thresholds, and what they gave on labels of left-out patients.
 
     Every patient counts the same. A patient's sets have the threshold of the other patients. Coverage is the fraction
-    of labels in their set. Empty for scores and without predictions.
+    of labels in their set. Empty for scores and without cross-validation.
 
     Args:
         labeled: rows with a label.
-        predictions: probabilities by models without the row's patient, Shape (n, K); None: not cross-validated.
+        validated: has probabilities by models without the row's patient.
         classes: names of the K classes; None for scores.
     """
-    if predictions is None or classes is None:
+    if validated is None or classes is None:
         return {}
+    predictions = validated.predictions
     targets = pd.Index(classes).get_indexer(pd.Index(labeled["label"])).astype(np.int64)
     patients = grouping_key(labeled).to_numpy(str)
     scores, weights = label_scores(predictions, targets), patient_weights(patients)

@@ -20,6 +20,7 @@ from histo_monai.evaluation.conformal import (
     single_answers,
     thresholds,
 )
+from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.models.checkpoint import save_model
 from histo_monai.utils.errors import InputError
 
@@ -88,6 +89,10 @@ def test_with_too_few_labels_the_set_is_everything_and_the_model_abstains() -> N
     assert thresholds(np.empty(0), np.empty(0), [0.5]) == [1.0]
 
 
+def _validated(probabilities: NDArray) -> CrossValidated:
+    return CrossValidated(0.0, {}, [], [], probabilities.astype(np.float32))
+
+
 def _labeled(patients: NDArray, targets: NDArray) -> pd.DataFrame:
     labels = np.array(CLASSES)[targets]
     return pd.DataFrame({"patient_id": patients.astype(str), "slide_id": "", "patch_id": "", "label": labels})
@@ -96,8 +101,9 @@ def _labeled(patients: NDArray, targets: NDArray) -> pd.DataFrame:
 def test_coverage_of_a_patient_is_by_the_threshold_of_the_others() -> None:
     random = np.random.default_rng(4)
     probabilities, targets = _drawn(random, 60)
+    probabilities = probabilities.astype(np.float32).astype(np.float64)
     patients = random.integers(0, 5, 60)
-    found = calibration(_labeled(patients, targets), probabilities, CLASSES)[CONFORMAL]
+    found = calibration(_labeled(patients, targets), _validated(probabilities), CLASSES)[CONFORMAL]
     assert (found["num_labels"], found["num_patients"]) == (60, 5)
     for row in found["rates"]:
         covered, answered, right = [], [], []
@@ -120,7 +126,7 @@ def test_coverage_of_a_patient_is_by_the_threshold_of_the_others() -> None:
 
 def test_scores_and_labels_without_cross_validation_have_no_threshold() -> None:
     labeled = _labeled(np.arange(3), np.arange(3))
-    assert calibration(labeled, np.ones((3, 1)), None) == {}
+    assert calibration(labeled, _validated(np.ones((3, 1))), None) == {}
     assert calibration(labeled, None, CLASSES) == {}
 
 
@@ -133,10 +139,11 @@ def test_of_two_classes_one_probability_gives_the_answer(tmp_path: Path) -> None
     classes = ["normal", "tumor"]
     scores = np.tile([0.1, 0.2], 20)
     table = np.stack([1 - scores, scores], axis=1)
+    labeled = _labeled(np.arange(40), np.zeros(40, int)).assign(label="normal")
     path = _saved(
         tmp_path,
         classes,
-        **calibration(_labeled(np.arange(40), np.zeros(40, int)).assign(label="normal"), table, classes),
+        **calibration(labeled, _validated(table), classes),
     )
     found = Abstention.read(path, 0.1, ["tumor"])
     assert found.threshold == pytest.approx(0.2)
@@ -149,7 +156,7 @@ def test_what_a_model_cannot_state_is_refused(tmp_path: Path) -> None:
         Abstention.read(_saved(tmp_path, None), 0.1, [])
     with pytest.raises(InputError, match="cross-validated"):
         Abstention.read(_saved(tmp_path, CLASSES), 0.1, CLASSES)
-    calibrated = calibration(_labeled(np.arange(3), np.arange(3)), np.eye(3), CLASSES)
+    calibrated = calibration(_labeled(np.arange(3), np.arange(3)), _validated(np.eye(3)), CLASSES)
     path = _saved(tmp_path, CLASSES, **calibrated)
     for rate in (0.12, np.nan, -1, np.inf):
         with pytest.raises(InputError, match=r"0\.01, .*0\.5"):

@@ -132,11 +132,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     with whole_folder(of_run.finetuned) as folder:
         reference = references(training if isinstance(training, HeadTraining) else assembly)
         state = {**merged_state(model), **reference(model, rows.labeled)}
-        held_out = validated.predictions if validated else None
-        conformal = calibration(rows.labeled, held_out, assembly.task.classes)
-        save_model(folder / paths.MODEL, state, {**description, **about, **conformal})
-        of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
+        whole = description | about | calibration(rows.labeled, validated, names)
+        save_model(folder / paths.MODEL, state, whole)
+        of_folds = [{**of_fold, **about} for of_fold in described]
         write_fold_models(
             folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names, reference
         )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import image
 from numpy.typing import NDArray
 
-from histo_monai.evaluation.conformal import Abstention
 from histo_monai.reports.drawing import FAST_PNG
 from histo_monai.reports.maps.mosaic import mask_picture
 from histo_monai.reports.maps.overlay import blend, overlay
@@ -22,6 +22,9 @@ from histo_monai.utils.storage import whole_file
 from histo_monai.wsi.diagnosis.detections import find_detections, find_regions
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 from histo_monai.wsi.heatmaps.tiff_map import write_map
+
+if TYPE_CHECKING:  # It imports torch.
+    from histo_monai.evaluation.conformal import Abstention
 
 Pixels = NDArray[np.uint8]
 
