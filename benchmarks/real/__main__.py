@@ -5,6 +5,7 @@
     python -m benchmarks.real report    # docs/real.csv and docs/real.md
     python -m benchmarks.real unlike    # patches unlike the training: other organs, laboratories, pen, blur
     python -m benchmarks.real doubtful --tasks glas-classes --built-in imagenet   # how many wrong labels are listed
+    python -m benchmarks.real abstain --tasks glas-classes --built-in imagenet    # coverage, single answers, accuracy
 
 Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
 `--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's
@@ -23,8 +24,8 @@ from pathlib import Path
 from histo_monai.evaluation.baselines.models import COLOR
 from histo_monai.utils.errors import InputError
 
-from . import unlike
-from .doubtful import Trial, table
+from . import abstain, doubtful, unlike
+from .doubtful import Trial
 from .encoders import BUILT_IN, SIDES_PX, write_encoder
 from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
@@ -56,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("what", choices=("plan", "run", "report", "unlike", "doubtful"))
+    made.add_argument("what", choices=("plan", "run", "report", "unlike", "doubtful", "abstain"))
     made.add_argument(
         "--real", type=Path, default=ROOT.parent / "shared" / "real", help="folder of the zips of patches"
     )
@@ -122,8 +123,8 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     if options.what == "unlike":
         print(unlike.table(options.real, options.cache, options.budgets))
         return 0
-    if options.what == "doubtful":
-        _print_doubtful(options)
+    if options.what in _TABLES:
+        _print_tables(options)
         return 0
     bench = Bench(options.real, options.cache, models_of(options))
     draws = list(FRESH_DRAWS) if options.fresh else options.draws
@@ -141,17 +142,25 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
     return 0
 
 
-def _print_doubtful(options: argparse.Namespace) -> None:
-    """Print the table of wrong labels for each encoder and each task of classes."""
+_TABLES = {
+    "doubtful": (doubtful.table, "fraction of the wrong labels that are listed; wrong ones of the list"),
+    "abstain": (abstain.table, "left-out patients"),
+}
+
+
+def _print_tables(options: argparse.Namespace) -> None:
+    """Print a table for each encoder and each task of classes."""
+    table, title = _TABLES[options.what]
+    draws = list(FRESH_DRAWS) if options.fresh else options.draws
     encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
     encoders |= _files("--encoder", options.encoder)
     for name in [name for name in options.tasks if TASKS[name].classes]:
         for encoder, path in encoders.items():
-            print(f"{name}, {encoder}: fraction of the wrong labels that are listed; wrong ones of the list")
+            print(f"{name}, {encoder}: {title}")
             for line in table(
                 Trial(options.real, options.cache, TASKS[name], EncoderSource(path)),
                 options.budgets,
-                options.draws,
+                draws,
             ):
                 print(line, flush=True)
 

@@ -193,6 +193,12 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
         metavar="CLASS",
         help="mapped class; default: tumor of two classes, else all classes",
     )
+    mapped.add_argument(
+        "--abstain",
+        type=float,
+        metavar="RATE",
+        help="error rate, such as 0.1: patches whose class is uncertain at this rate have no class",
+    )
     features.add_argument("--patch-px", type=int, help="side of a patch, px; default: as in training")
     features.add_argument("--patch-mpp", type=float, help="µm/px of a patch; default: finest of the training")
     features.add_argument(

@@ -370,6 +370,28 @@ def test_doubtful_labels_are_ranked_by_predictions_without_the_patient_and_by_ne
 
 
 @pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("model", ["finetuned", "student"])
+def test_a_model_states_how_often_the_sets_without_the_patient_hold_the_label(model: str) -> None:
+    student = Path("data/models/random-0-self_training-0/student/model.safetensors")
+    path = MODEL if model == "finetuned" else student
+    stated = load_model(path)[1]["conformal"]
+    table = pd.read_csv(path.parent / "folds/predictions.csv")
+    scores = np.array([1 - row[f"{model}_{row['label']}"] for _, row in table.iterrows()])
+    patients = table["patient_id"].to_numpy()
+    names = np.unique(patients)
+    assert (stated["num_labels"], stated["num_patients"]) == (len(table), len(names))
+    (row,) = [row for row in stated["rates"] if row["rate"] == 0.3]
+    level = np.ceil((len(table) + 1) * 0.7) / len(table)
+    reached = np.mean([(scores[patients == name] <= row["threshold"] + 1e-5).mean() for name in names])
+    below = np.mean([(scores[patients == name] < row["threshold"] - 1e-5).mean() for name in names])
+    assert below < level <= reached + 1e-9
+    assert 0 < row["coverage"] <= 1
+    folds = list((path.parent / "folds").glob("without-*.safetensors"))
+    assert folds
+    assert all("conformal" not in load_model(fold)[1] for fold in folds)
+
+
+@pytest.mark.usefixtures("project")
 def test_doubtful_squares_become_a_folder_of_suggestions_with_their_labels() -> None:
     assert main(("suggest", "--doubtful", "--num", "3")) == 0
     folder = Path("data/suggestions/doubtful-random-0-0")

@@ -6,13 +6,14 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from histo_monai.data.tables.manifests import first_five
+from histo_monai.evaluation.conformal import Abstention
 from histo_monai.evaluation.recommendation import read_recommendation
 from histo_monai.models.reference import has_reference
 from histo_monai.models.task_model import from_task_model
@@ -27,7 +28,14 @@ from histo_monai.slides.annotations import BOUNDS
 from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import UNLIKE, read_heatmap, unlike_slides
+from histo_monai.wsi.heatmaps.heatmap import (
+    ABSTAINS,
+    UNLIKE,
+    Heatmap,
+    read_heatmap,
+    unlike_slides,
+    write_heatmap,
+)
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, ORIGIN_SHAPE, Origins, slide_identity
 from histo_monai.wsi.inference.heatmaps import MapWork, map_slides
 from histo_monai.wsi.inference.jobs import SlideJob, files_read, listed_slides, named_jobs, usable_jobs
@@ -77,17 +85,18 @@ def run(
     stride_um: float | None,
     mpp: float | None,
     positive_class: str | None,
+    abstain: float | None = None,
 ) -> None:
     """Write <slide>.map.csv, .tif, .geojson, .png and .json (provenance) for every slide.
 
     Without `model` it uses the model that `compare` recommends. Tissue, detections and overlays follow `index` and
     `heatmap` of params.yaml, or the defaults of `Look`. A slide with a map from an equal slide, model and settings is
     skipped; else the log names the difference. An interrupted call resumes after its last slide. An unusable slide does
-    not stop the others.
+    not stop the others. `abstain`: error rate; cells whose set of classes is not one class have no class.
 
     Raises:
-        InputError: the model cannot be used, two slides have one name, the folder holds maps of other slides with other
-            settings, or some slides are unusable (raised after all others are mapped).
+        InputError: the model cannot be used or has no such error rate, two slides have one name, the folder holds maps
+            of other slides with other settings, or some slides are unusable (raised after all others are mapped).
         OutputError: a target was not written by this command, is not writable, or is locked by another process.
     """
     if not folder.strip():
@@ -107,6 +116,7 @@ def run(
         look.region_threshold,
         **asdict(look.detection),
         has_distance=has_distance,
+        abstention=None if abstain is None else Abstention.read(Path(model), abstain, classes),
     )
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
@@ -203,10 +213,11 @@ def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: M
 
 
 def _drawn_as(style: MapStyle) -> dict[str, Any]:
-    """Style settings as JSON returns them; maps of earlier models have no distance."""
+    """Style settings as JSON returns them; maps of earlier models have no distance, and few an abstention."""
     settings = {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
-    if not style.has_distance:
-        del settings["has_distance"]
+    for name in ("has_distance", "abstention"):
+        if not settings[name]:
+            del settings[name]
     return settings
 
 
@@ -260,8 +271,11 @@ def _publish(
 ) -> None:
     """Draw a mapped slide and move its files into the folder."""
     work = folder / UNFINISHED
-    about = storage.read_json(work / f"{job.slide_id}.json", f"remove {work}", {MADE_FROM: ORIGIN_SHAPE})
-    heatmap = read_heatmap(work / f"{job.slide_id}.csv")
+    csv = work / f"{job.slide_id}.csv"
+    heatmap, about = _with_answers(read_heatmap(csv), style), _about(csv)
+    if heatmap.answers is not None or about.get("answers"):
+        write_heatmap(csv, heatmap, about[MADE_FROM])
+        about = _about(csv)
     picture = SlidePicture.read(job.path, heatmap, style, [])
     title = job.slide_id.removesuffix(MARK)
     write_slide_maps(work, job.slide_id, title, heatmap, COLUMN, picture, style)
@@ -273,8 +287,29 @@ def _publish(
     content = {**about, "slide": slide.as_dict(), DRAWN_AS: _drawn_as(style), "provenance": provenance}
     if np.isfinite(unlike):
         content |= {UNLIKE: round(unlike, 4)}
+    abstains = heatmap.abstains()
+    if style.abstention:
+        content |= {ABSTAINS: round(abstains, 4)}
     storage.publish(drafts, _record(folder, job), content, inputs)
     (work / f"{job.slide_id}.json").unlink()
     _LOG.info("map: slide=%s cells=%d stride=%g µm", job.path, len(heatmap.cells), heatmap.grid.stride_um)
+    if style.abstention:
+        rate, accuracy = style.abstention.error_rate, style.abstention.accuracy
+        words = "" if accuracy is None else f"; right in cross-validation: {accuracy:.0%} of the answers"
+        _LOG.info("map: slide=%s error_rate=%g abstains=%.0f %%%s", job.path, rate, 100 * abstains, words)
     for line in unlike_slides({title: unlike}):
         _LOG.warning("map: %s", line)
+
+
+def _about(csv: Path) -> dict[str, Any]:
+    fix = f"remove {csv.parent}"
+    about: dict[str, Any] = storage.read_json(csv.with_suffix(".json"), fix, {MADE_FROM: ORIGIN_SHAPE})
+    return about
+
+
+def _with_answers(heatmap: Heatmap, style: MapStyle) -> Heatmap:
+    """The map with the class of each cell, or without classes where none was asked for."""
+    if style.abstention is None:
+        return replace(heatmap, answers=None)
+    probabilities = {name: heatmap.values[heatmap.column(COLUMN, name)] for name in style.classes}
+    return replace(heatmap, answers=style.abstention.answers(probabilities))

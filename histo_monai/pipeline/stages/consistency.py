@@ -17,6 +17,7 @@ from matplotlib import image
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.evaluation.choice import Choice, choose
+from histo_monai.evaluation.conformal import calibration
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.sharing.folds import WholeModel
@@ -131,9 +132,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     with whole_folder(of_run.student_folder) as folder:
         reference = references(training if isinstance(training, HeadTraining) else assembly)
         state = {**model.state_dict(), **reference(model, rows.labeled)}
-        save_model(folder / paths.MODEL, state, {**description, **about})
-        of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
+        whole = description | about | calibration(rows.labeled, validated, names)
+        save_model(folder / paths.MODEL, state, whole)
+        of_folds = [{**of_fold, **about} for of_fold in described]
         write_fold_models(
             folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names, reference
         )
@@ -147,11 +149,8 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
     for fold in (None, *range(folds.num)):
         _checkpoint(of_run, fold).unlink(missing_ok=True)
-    _LOG.info(
-        "consistency: output=%s %s",
-        of_run.student_folder,
-        ", ".join(f"{k} {v:g}" for k, v in metrics.items()),
-    )
+    in_words = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
+    _LOG.info("consistency: output=%s %s", of_run.student_folder, in_words)
 
 
 def _teaching(

@@ -16,6 +16,7 @@ import torch
 from matplotlib import image
 
 from histo_monai.data.tables.label_folds import LabelFolds
+from histo_monai.evaluation.conformal import calibration
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.evaluation.doubtful import doubtful_table
 from histo_monai.models.checkpoint import save_model
@@ -131,9 +132,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     with whole_folder(of_run.finetuned) as folder:
         reference = references(training if isinstance(training, HeadTraining) else assembly)
         state = {**merged_state(model), **reference(model, rows.labeled)}
-        save_model(folder / paths.MODEL, state, {**description, **about})
-        of_folds = [{**of_fold, **about} for of_fold in described]
         names = assembly.task.classes
+        whole = description | about | calibration(rows.labeled, validated, names)
+        save_model(folder / paths.MODEL, state, whole)
+        of_folds = [{**of_fold, **about} for of_fold in described]
         write_fold_models(
             folder / paths.FOLDS, FINETUNED, folds, rows.labeled, validated, of_folds, model, names, reference
         )

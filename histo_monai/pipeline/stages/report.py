@@ -20,6 +20,7 @@ from histo_monai.data.tables.predictions import Predictions, read_predictions
 from histo_monai.data.tables.slide_scores import ID_COLUMNS
 from histo_monai.evaluation.baselines.models import MAJORITY
 from histo_monai.evaluation.comparison.rows import Row
+from histo_monai.evaluation.conformal import read_calibration
 from histo_monai.evaluation.doubtful import NEIGHBORS, read_doubtful
 from histo_monai.evaluation.metrics.estimate import ESTIMATE_SHAPE
 from histo_monai.models.card import CARD_SHAPE
@@ -203,7 +204,7 @@ def _doubtful(draft: Path, main: Run) -> Section:
         given = rows["label"] if "label" in row else rows["score"].map("{:.2f}".format)
         text = caption(row, list(given[1:]))
         pictures.append(Picture(file.as_posix(), f"Patch and its neighbors: {text}", text, pixels=True))
-    return doubtful_section(table, pictures)
+    return doubtful_section(table, pictures, read_calibration(main.models[FINETUNED]))
 
 
 def _training(draft: Path, main: Run) -> Section:

@@ -147,7 +147,8 @@ def overlay(
     else:
         draw_color_bar(canvas, (foot, plan.canvas_yx[1] - margin), quantity, scale)
     bottom, right = plan.canvas_yx
-    canvas.write(bottom - 0.6 * margin, right - margin, UNCOLORED, 0.85 * _TEXT * scale, "right")
+    uncolored = UNCOLORED if heatmap.answers is None else f"{UNCOLORED} or no class"
+    canvas.write(bottom - 0.6 * margin, right - margin, uncolored, 0.85 * _TEXT * scale, "right")
     return canvas.drawn()
 
 

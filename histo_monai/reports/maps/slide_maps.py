@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import image
@@ -21,6 +22,9 @@ from histo_monai.utils.storage import whole_file
 from histo_monai.wsi.diagnosis.detections import find_detections, find_regions
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of
 from histo_monai.wsi.heatmaps.tiff_map import write_map
+
+if TYPE_CHECKING:  # It imports torch.
+    from histo_monai.evaluation.conformal import Abstention
 
 Pixels = NDArray[np.uint8]
 
@@ -40,6 +44,7 @@ class MapStyle:
         radius_um: minimum distance of detections.
         smoothing_um: standard deviation of the Gaussian before detection.
         has_distance: whether `files` counts the map of distances.
+        abstention: of the cells without a class; None: every cell has its probabilities alone.
     """
 
     classes: tuple[str, ...]
@@ -49,6 +54,7 @@ class MapStyle:
     radius_um: float
     smoothing_um: float
     has_distance: bool = False
+    abstention: Abstention | None = None
 
     @property
     def quantity(self) -> str:
@@ -144,7 +150,8 @@ def write_slide_maps(
     """Write `folder`/<slide_id>.tif, .geojson and .png: map; regions and detections; overlay.
 
     Several classes: one map each, <slide_id>.<class>.tif, with regions and without detections, as lesions have one
-    class. Distances: <slide_id>.distance.tif and .png, half of the distance, at most 1.
+    class. Cells without an answer have no region and no color. Distances: <slide_id>.distance.tif and .png, half of
+    the distance, at most 1.
 
     Args:
         folder: created if missing.
@@ -155,6 +162,7 @@ def write_slide_maps(
     """
     folder.mkdir(parents=True, exist_ok=True)
     regions: list[Region] = []
+    answered = heatmap.answered()
     for label, part in style.parts().items():
         column = column_of(model, label)
         write_map(
@@ -164,11 +172,11 @@ def write_slide_maps(
             heatmap.grid.bounds_yx,
         )
         name = label or next(iter(style.classes), "score")
-        regions += find_regions(heatmap, column, threshold=style.region_threshold, label=name)
+        regions += find_regions(answered, column, threshold=style.region_threshold, label=name)
     points: list[Point] = []
     if len(style.classes) < 2:
         points = find_detections(
-            heatmap,
+            answered,
             model,
             threshold=style.threshold,
             radius_um=style.radius_um,
@@ -179,7 +187,7 @@ def write_slide_maps(
     pixels = overlay(
         picture.thumbnail,
         picture.mpp,
-        heatmap,
+        answered,
         model,
         regions=picture.reference,
         title=title,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from histo_monai.evaluation.conformal import SHOWN
 from histo_monai.reports.site.blocks import (
     Block,
     Cell,
@@ -38,15 +40,19 @@ _COLUMNS = {
     "neighbors_score": "mean of neighbors",
     "doubt": "doubt",
 }
+_ABSTENTION = {"coverage": "labels in the set", "answered": "single answers", "accuracy": "their accuracy"}
 _TEXTS = ("slide_id", "patch_id", "label", "other_label")
 
 
-def doubtful_section(table: pd.DataFrame | None, pictures: Sequence[Picture]) -> Section:
+def doubtful_section(
+    table: pd.DataFrame | None, pictures: Sequence[Picture], calibrated: Mapping[str, Any] | None = None
+) -> Section:
     """Section on the labels that held-out predictions and neighbors contradict most.
 
     Args:
         table: of `evaluation.doubtful`; None without cross-validation.
         pictures: `strip` of the first labels.
+        calibrated: of `evaluation.conformal`; None for scores.
     """
     title = "Doubtful labels"
     if table is None:
@@ -70,7 +76,24 @@ def doubtful_section(table: pd.DataFrame | None, pictures: Sequence[Picture]) ->
         rows.append([Cell(str(row["rank"]), float(row["rank"])), *cells])
     head = ["rank", *(_COLUMNS[name] for name in columns)]
     blocks.append(Table(f"First {len(rows)} of {len(table)} labels", head, rows, folded=True))
+    if calibrated:
+        blocks.append(_abstention(calibrated))
     return Section("doubtful", title, blocks)
+
+
+def _abstention(calibrated: Mapping[str, Any]) -> Table:
+    """Coverage and single answers on the labels of left-out patients."""
+    rows = [
+        [
+            Cell(f"{row['rate']:g}", row["rate"]),
+            *(number(math.nan if row[name] is None else row[name]) for name in _ABSTENTION),
+        ]
+        for row in calibrated["rates"]
+        if row["rate"] in SHOWN
+    ]
+    title = f"Abstention: {calibrated['num_labels']} labels of {calibrated['num_patients']} patients"
+    note = f"Of left-out patients. Accuracy of all answers: {calibrated['accuracy']:.3f}."
+    return Table(title, ["error rate", *_ABSTENTION.values()], rows, note)
 
 
 def caption(row: Mapping[Any, Any], labels: Sequence[str]) -> str:

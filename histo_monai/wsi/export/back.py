@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from histo_monai.evaluation.conformal import CONFORMAL
 from histo_monai.models.checkpoint import load_model, read_description, save_model
 from histo_monai.models.reference import reference_tensors
 from histo_monai.models.task_model import from_task_model, load_encoder
@@ -24,7 +25,7 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
     """Path of the model file written from a bundle or a state dict.
 
     An unchanged bundle gives the exported model byte for byte. Weights trained since then get a description with
-    `imported`, the source file, and without metrics; the labeled patches of the exported model are left out.
+    `imported`, the source file, and without metrics; labeled patches and thresholds of the exported model are left out.
 
     Args:
         source: bundle of `write_bundle`, or state dict.
@@ -61,6 +62,7 @@ def take_back(source: Path, folder: Path, like: Path | None) -> Path:
         save_model(path, {**state, **reference}, bare)
         if file_sha256(path) != about.get("sha256"):
             imported = {"file_sha256": file_sha256(weights), "in_place_of": about.get("sha256")}
+            bare.pop(CONFORMAL, None)
             save_model(path, state, {**bare, "metrics": {}, "imported": imported})
         try:
             _check(path, bare)

@@ -76,7 +76,7 @@ class MapFiles:
 
     def write(self, path: Path, found: Heatmap, origin: Origin) -> None:
         """Write a heat-map."""
-        write_heatmap(path, found, origin)
+        write_heatmap(path, found, origin.as_dict())
 
     def made_from(self, path: Path) -> Mapping[str, Any] | None:
         """Origin of a heat-map file."""

@@ -79,6 +79,8 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "µm/px of nan": (("map", SLIDE, *NEW, "--mpp", "nan"), ("mpp",)),
     "infinite µm/px": (("map", SLIDE, *NEW, "--mpp", "inf"), ("mpp",)),
     "a thousand µm/px": (("map", SLIDE, *NEW, "--mpp", "1000"), ("mpp",)),
+    "an error rate of nan": (("map", SLIDE, *NEW, "--abstain", "nan"), ("--abstain",)),
+    "an error rate of 2": (("map", SLIDE, *NEW, "--abstain", "2"), ("--abstain",)),
     "a class nobody knows": (("map", SLIDE, *NEW, "--positive-class", "cyst"), ("cyst",)),
     "no suggestion": (("suggest", *RUN, "--num", "0"), ("--num",)),
     "-1 suggestions": (("suggest", *RUN, "--num", "-1"), ("--num",)),

@@ -13,7 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.models.checkpoint import load_model, read_description, save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.losses import Classification, Regression
 from histo_monai.models.reference import TrainingReference, has_reference
@@ -233,13 +233,15 @@ def test_a_bundle_that_nobody_touched_comes_back_as_it_was(model: Path, tmp_path
 
 
 @pytest.mark.parametrize("model", ["two"], indirect=True)
-def test_labeled_patches_come_back_with_the_weights_that_they_are_of(model: Path, tmp_path: Path) -> None:
+def test_labeled_patches_and_thresholds_come_back_with_the_weights_that_they_are_of(
+    model: Path, tmp_path: Path
+) -> None:
     state, about = load_model(model)
     rows = np.random.default_rng(0).random((8, 512), np.float32)
     reference = TrainingReference.fit(rows, np.arange(8))
     assert reference is not None
     labeled = tmp_path / "model.safetensors"
-    save_model(labeled, {**state, **reference.tensors()}, about)
+    save_model(labeled, {**state, **reference.tensors()}, {**about, "conformal": {"rates": []}})
     write_bundle(labeled, tmp_path / "bundle", LOOK, "a laboratory")
     back = take_back(tmp_path / "bundle", tmp_path / "back", None)
     assert back.read_bytes() == labeled.read_bytes()
@@ -248,7 +250,9 @@ def test_labeled_patches_come_back_with_the_weights_that_they_are_of(model: Path
     trained = torch.load(weights, weights_only=True)
     trained["head.linear.bias"] += 1.5
     torch.save(trained, weights)
-    assert not has_reference(take_back(tmp_path / "bundle", tmp_path / "trained", None))
+    trained_since = take_back(tmp_path / "bundle", tmp_path / "trained", None)
+    assert not has_reference(trained_since)
+    assert "conformal" not in read_description(trained_since.with_suffix(".json"))
 
 
 def test_weights_that_were_trained_since_come_back_without_the_metrics_of_others(
