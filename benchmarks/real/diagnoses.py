@@ -160,7 +160,7 @@ def _measured(task: Task, scores: Scores) -> dict[str, float]:
 
 
 def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
-    return pd.DataFrame(figures).mean().to_dict()
+    return {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}
 
 
 class _Bags(Bags):
