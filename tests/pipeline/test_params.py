@@ -293,7 +293,7 @@ def test_a_file_of_an_earlier_version_is_refused_with_the_line_to_add(key: str, 
 
 @pytest.mark.parametrize(
     ("value", "depths"),
-    [(None, (None,)), (2, (2,)), ([3], (3,)), ([None, 3, 1], (1, 3, None))],
+    [(None, (None,)), (2, (2,)), ([3], (3,)), ([None, 3, 1], (1, 3, None)), ([None, 0], (-1, None))],
 )
 def test_depths_of_features_are_one_value_or_a_list(
     value: object, depths: tuple[int | None, ...], tree: Any

@@ -33,7 +33,7 @@ FOLDER = Path("data/features/random-0")
 
 @pytest.fixture(scope="module")
 def fitted(module_folder: NewFolder) -> tuple[Path, int]:
-    """Own slides, features of three depths, a head; and the number of patches that the encoder saw."""
+    """Own slides, features of three depths and color, a head; and the number of patches that the encoder saw."""
     folder = module_folder("depths")
     counts: list[int] = []
     forward = Encoder.forward
@@ -54,7 +54,7 @@ def fitted(module_folder: NewFolder) -> tuple[Path, int]:
             semisupervised_methods=["supervised"],
             slide_level__semisupervised_methods=["supervised"],
             labels__own__unlabeled=30,
-            features__depth=[None, 3, 1],
+            features__depth=[None, 3, 0, 1],
             features__views=["flip"],
             features__precision="float32",
             features__batchnorm_patches=0,
@@ -146,7 +146,7 @@ def test_a_mixture_of_depths_is_one_network_that_is_mapped_and_exported(
     np.testing.assert_allclose(found, outputs.softmax(dim=1), atol=1e-4)
     capsys.readouterr()
     assert main(("export", str(MODEL), "--trunk", "trunk.safetensors")) == 1
-    assert "stage 1, 3 of resnet18" in capsys.readouterr().err
+    assert "stage 0 (color), 1, 3 of resnet18" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("project")
@@ -158,7 +158,7 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
     def drawn(self: StoredRows, rows: pd.DataFrame, depth: int | None) -> Any:
         """Features of stage 1 that state the class, and noise elsewhere, near the features of the encoder."""
         real = stored_at(self, rows, depth)
-        noise = np.random.default_rng((len(rows), depth or 0)).normal(size=real.shape)
+        noise = np.random.default_rng((len(rows), (depth or 0) + 1)).normal(size=real.shape)
         noise += (rows["label"] == "tumor").to_numpy()[:, None] * (depth == 1)
         return (real.mean(axis=0) + noise * real.std()).astype(np.float32)
 
@@ -189,6 +189,7 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
         ),
         ({"features__depth": [1, 1]}, ENCODE, ("features.depth", "none twice")),
         ({"features__depth": []}, ENCODE, ("features.depth",)),
+        ({"features__depth": 0}, ENCODE, ("features.depth", "add null")),
         ({"features__depth": [1, 9]}, ENCODE, ("no stage 9", "from 1 to 3")),
         ({"features__depth": [1, 2]}, FINETUNE, ("depth is 0, expected 2",)),
         ({"features__depth": [2, None]}, FINETUNE, ("after stage 2", "features.depth")),
