@@ -132,7 +132,7 @@ class StoredRows:
         """Depths by the names that heads know them by; names rise as depths do."""
         if len(self.depths) == 1:
             return {WHOLE: self.depths[0]}
-        digits = max(len(str(depth)) for depth in self.depths if depth is not None)
+        digits = len(str(max(depth or 1 for depth in self.depths)))
         named = {None: "whole encoder", COLOR: COLOR_NAME}
         return {named.get(depth) or f"stage {depth:0{digits}d}": depth for depth in self.depths}
 

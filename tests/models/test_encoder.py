@@ -203,7 +203,10 @@ def test_a_model_is_built_again_from_its_description_alone(name: str, tmp_path: 
         *(("mean", value) for value in (None, [0.5], [0.5] * 4, ["0.5"] * 3, 0.5, [float("nan")] * 3)),
         *(("std", value) for value in (None, [0.0] * 3, [-1, 1, 1], [float("inf")] * 3)),
         *(("stages", value) for value in (0, 1, 4, -1, "1", 1.0, True)),
-        *(("earlier_stages", value) for value in (1, [0], [1], [2, 1], [1, 1], ["1"], [True], [9], [-1], [-2])),
+        *(
+            ("earlier_stages", value)
+            for value in (1, [0], [1], [2, 1], [1, 1], ["1"], [True], [9], [-1], [-2])
+        ),
         *(("weights", value) for value in (..., "a", {}, {"sha256": 1, "license": None}, {"sha256": "a"})),
     ],
 )
@@ -252,7 +255,9 @@ def test_the_first_stages_give_mean_and_deviation_of_the_maps_of_torchvision(sta
         torch.testing.assert_close(folded(encoder)(patches), found, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("depths", [(1, None), (2, 1), (3, 1, 2), (None,), (2,), (None, COLOR), (2, COLOR, 1)])
+@pytest.mark.parametrize(
+    "depths", [(1, None), (2, 1), (3, 1, 2), (None,), (2,), (None, COLOR), (2, COLOR, 1)]
+)
 def test_several_depths_in_one_pass_are_the_stages_side_by_side(depths: tuple[int | None, ...]) -> None:
     torch.manual_seed(0)
     encoder = build_encoder("resnet18", PX).eval()

@@ -144,7 +144,9 @@ def _check_mode(params: Params) -> None:
     mode = params.finetune.mode
     depths = [depth for depth in params.features.depth if depth != 0]
     if not depths:
-        raise ParamsError("features.depth: color (0) alone. Fix: add null, the whole encoder, or a number of stages")
+        raise ParamsError(
+            "features.depth: color (0) alone. Fix: add null, the whole encoder, or a number of stages"
+        )
     if mode != "head" and len(depths) > 1:
         raise ParamsError(
             f"features.depth: several depths, which finetune.mode: {mode} does not take. Fix: set finetune.mode: head, "
