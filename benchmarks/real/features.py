@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.loaders.streams import for_statistics
-from histo_monai.evaluation.baselines.colors import color_features
+from histo_monai.evaluation.baselines.colors import STAINS, color_features
 from histo_monai.finetuning.depth import WHOLE, depth_features
+from histo_monai.finetuning.heads.features import COLOR_NAME
 from histo_monai.models.task_model import from_encoder
 from histo_monai.training.prediction import take_statistics
 from histo_monai.training.task import Task
@@ -113,6 +114,26 @@ def encoded(path: Path, patches: pd.DataFrame, training: pd.DataFrame | None = N
     if statistics is not None:
         take_statistics(model, seen, statistics)
     return dict(depth_features(model.encoder, seen, reading.in_order(patches, BATCH).loader))
+
+
+@dataclass(frozen=True)
+class WithColor:
+    """Features of a source, and stain histograms beside them, as `features.depth: [0, null]`.
+
+    Attributes:
+        source: of the other features.
+    """
+
+    source: Source
+
+    def digest(self, real: Path, task: RealTask, fold: int) -> str:
+        """See `Source`; the other source's digest holds the data's."""
+        return f"{COLOR_NAME} beside {self.source.digest(real, task, fold)}"
+
+    def features(self, real: Path, cache: Path, task: RealTask, fold: int) -> Features:
+        """See `Source`."""
+        color = ColorSource().features(real, cache, task, fold)
+        return {COLOR_NAME: color[STAINS], **self.source.features(real, cache, task, fold)}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from histo_monai.finetuning.learners import choose_model
 from histo_monai.utils.randomness import generator
 from histo_monai.wsi.typical import choose_typical
 
-from .features import ColorSource, EncoderSource, FileSource, Source
+from .features import ColorSource, EncoderSource, FileSource, Source, WithColor
 from .tasks import RealTask, Split, targets_of
 
 
@@ -278,6 +278,8 @@ PER_PATIENT = "per-patient"
 RANDOM_SHARE = 0.2
 SELECTED = "selected"
 """Name of the row of `Selected`, as `<encoder>-selected`."""
+WITH_COLOR = "selected-color"
+"""Name of the row of `Selected` with color beside the encoder."""
 COLOR_FOREST = "color-forest"
 """A random forest on the color histogram: nothing is chosen, as choosing between patients misleads on few of them."""
 HEADS = ("linear", "means")
@@ -308,6 +310,7 @@ def frozen_models(
         COLOR_FOREST: Frozen(ColorSource(), ("forest",), (COLORS,), is_standardized=False),
         **{f"{name}-{head}": Frozen(source, (head,)) for name, source in sources.items() for head in heads},
         **{f"{name}-{SELECTED}": Selected(source) for name, source in sources.items()},
+        **{f"{name}-{WITH_COLOR}": Selected(WithColor(source)) for name, source in sources.items()},
     }
     for encoder, source in sources.items() if chooses else ():
         for model in [name for name in models if name.startswith(f"{encoder}-")]:

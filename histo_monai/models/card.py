@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from histo_monai.models.settings import COLOR
+
 INTENDED = (
     "Research on slides like the training slides. Other scanners, stains and laboratories are untested unless the "
     "results name them. Not for decisions about patients."
@@ -77,7 +79,8 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     stages = encoder.get("stages")
     part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
     if earlier := encoder.get("earlier_stages"):
-        part = f"features also after stage {', '.join(map(str, earlier))} of {part}"
+        names = ["color" if stage == COLOR else f"stage {stage}" for stage in earlier]
+        part = f"features also of {', '.join(names)}; {part}"
     side = encoder.get("side")
     resized = f", resized to {side} px" if side and side != about["patch_px"] else ""
     facts = {

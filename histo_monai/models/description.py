@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from histo_monai.models.settings import COLOR
 from histo_monai.slides.annotations.content import is_plain
 from histo_monai.utils.errors import InputError
 
@@ -107,7 +108,9 @@ def _is_finite(value: Any) -> bool:
 
 
 def _are_earlier_stages(value: Any) -> bool:
-    if not isinstance(value, list) or not all(type(number) is int and number > 0 for number in value):
+    if not isinstance(value, list) or not all(
+        type(number) is int and (number > 0 or number == COLOR) for number in value
+    ):
         return False
     return all(low < high for low, high in itertools.pairwise(value))
 
@@ -148,7 +151,7 @@ _ENCODER: dict[str, _Rule] = {
         "a number of stages, at least 1, or null for full depth",
         lambda value: value is None or (type(value) is int and value > 0),
     ),
-    "earlier_stages": ("rising numbers of stages, at least 1", _are_earlier_stages),
+    "earlier_stages": (f"rising numbers of stages, at least 1, or {COLOR} for color", _are_earlier_stages),
     "side": (
         "an input side in px, 32 to 2048, or null for the side of the patches",
         lambda value: value is None or (type(value) is int and 32 <= value <= 2048),

@@ -10,9 +10,10 @@ from torch import nn
 from torch.nn import functional
 
 from histo_monai.models.encoders.architectures import ENCODERS, architecture
+from histo_monai.models.encoders.color import NUM_FEATURES, stain_histograms
 from histo_monai.models.encoders.depths import DepthsApart, FirstStages, SeveralDepths, features_after
 from histo_monai.models.encoders.published import HALF, Color, Output
-from histo_monai.models.settings import Depth, in_order
+from histo_monai.models.settings import COLOR, Depth, in_order
 from histo_monai.utils.errors import InputError
 
 _NUM_FEATURES: dict[tuple[Callable[[int], nn.Module], int], int] = {}
@@ -103,17 +104,18 @@ class Encoder(nn.Module):
         """
         *others, deepest = in_order(depths)
         earlier = tuple(stages for stages in others if stages is not None)
-        names = [self._end(stages) for stages in earlier]
+        names = [self._end(stages) for stages in earlier if stages != COLOR]
         if deepest is not None:
             self.end_after(deepest)
-        if not names:
-            return
-        trunk = SeveralDepths(self.trunk, names)
-        apart = DepthsApart(trunk).train(self.training)
-        parts = on_meta(apart, self.side_px or self.img_px)
-        self.trunk, self.ends, self.earlier = trunk, (), earlier
-        self.widths = tuple(part.shape[1] for part in parts)
-        self.num_features = sum(self.widths)
+        if names:
+            trunk = SeveralDepths(self.trunk, names)
+            apart = DepthsApart(trunk).train(self.training)
+            parts = on_meta(apart, self.side_px or self.img_px)
+            self.trunk, self.ends = trunk, ()
+            self.widths = tuple(part.shape[1] for part in parts)
+        if COLOR in earlier:
+            self.widths = (NUM_FEATURES, *self.widths)
+        self.earlier, self.num_features = earlier, sum(self.widths)
 
     def _end(self, stages: int) -> str:
         """Name of the trunk's module that ends a stage."""
@@ -138,6 +140,7 @@ class Encoder(nn.Module):
         Raises:
             InputError: the trunk was built for patches of another side.
         """
+        given = patches
         if self.side_px is not None:
             patches = resized(patches, self.side_px)
         elif not self.any_size and patches.shape[-2:] != (self.img_px, self.img_px):
@@ -145,7 +148,11 @@ class Encoder(nn.Module):
                 f"encoder {self.name}: patches of {' x '.join(map(str, patches.shape[-2:]))} px, but it was built for "
                 f"{self.img_px} px. Fix: run the pretrain stage again with this patch_px"
             )
-        return self._vectors(self.trunk((patches - self.mean) / self.std))
+        features = self._vectors(self.trunk((patches - self.mean) / self.std))
+        if COLOR not in self.earlier:
+            return features
+        histograms = stain_histograms((given.float() * 255).round().clamp(0, 255).long())
+        return torch.cat([histograms.float(), features], dim=1)
 
     def _vectors(self, output: torch.Tensor) -> torch.Tensor:
         """Features from the output of the trunk."""

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 from histo_monai.utils.settings.rules import NumberOf, Range
 
 Depth = int | None
-"""Number of stages of an encoder; None: the whole encoder."""
+"""Number of stages of an encoder; None: the whole encoder; `COLOR`."""
+COLOR = -1
+"""As a depth: histograms of the stains of a patch (`models.encoders.color`), before the first stage."""
 _Mean = Annotated[tuple[Annotated[float, Range(-1.0, 1.0)], ...], NumberOf(3)]
 _Std = Annotated[tuple[Annotated[float, Range(0.0, 1.0, exclusive_low=True)], ...], NumberOf(3)]
 

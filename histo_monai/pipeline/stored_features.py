@@ -16,8 +16,9 @@ from histo_monai.data.features.tables import check_features, features_of_rows
 from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures
+from histo_monai.finetuning.heads.features import COLOR_NAME
 from histo_monai.models.checkpoint import read_description
-from histo_monai.models.settings import Depth
+from histo_monai.models.settings import COLOR, Depth
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params
@@ -131,10 +132,9 @@ class StoredRows:
         """Depths by the names that heads know them by; names rise as depths do."""
         if len(self.depths) == 1:
             return {WHOLE: self.depths[0]}
-        digits = max(len(str(depth)) for depth in self.depths if depth is not None)
-        return {
-            "whole encoder" if depth is None else f"stage {depth:0{digits}d}": depth for depth in self.depths
-        }
+        digits = len(str(max(depth or 1 for depth in self.depths)))
+        named = {None: "whole encoder", COLOR: COLOR_NAME}
+        return {named.get(depth) or f"stage {depth:0{digits}d}": depth for depth in self.depths}
 
     def read(self, *tables: pd.DataFrame) -> HeadFeatures:
         """Features of the patches of some tables at every depth.

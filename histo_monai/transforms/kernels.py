@@ -8,7 +8,6 @@ import triton
 import triton.language as tl
 
 from histo_monai.transforms.operations.brightness_contrast import LUMA
-from histo_monai.transforms.operations.hed import DARKEST
 from histo_monai.transforms.with_triton import (
     COPY,
     FIRST_KIND,
@@ -18,6 +17,7 @@ from histo_monai.transforms.with_triton import (
     READS_VIEWS,
     WRITES_VIEWS,
 )
+from histo_monai.utils.stains import DARKEST
 
 _COPY, _NOISE, _HUE_SATURATION, _BRIGHTNESS_CONTRAST, _BLUR, _HED = (
     tl.constexpr(code) for code in (COPY, *range(FIRST_KIND, FIRST_KIND + len(KINDS)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from histo_monai.transforms.operations.hed import DARKEST
+from histo_monai.utils.stains import DARKEST
 
 _STRONG, _WEAK = 1.2, 0.8
 

@@ -14,8 +14,10 @@ from torch import nn
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder, encoder_from
 from histo_monai.models.encoders.architectures import ENCODERS, Architecture
+from histo_monai.models.encoders.color import stain_histograms
 from histo_monai.models.heads.pairs import PairMLP
 from histo_monai.models.heads.task import LinearHead
+from histo_monai.models.settings import COLOR
 from histo_monai.models.shared_backbone import SharedBackbone, folded
 from histo_monai.models.task_model import (
     TaskModel,
@@ -201,7 +203,10 @@ def test_a_model_is_built_again_from_its_description_alone(name: str, tmp_path: 
         *(("mean", value) for value in (None, [0.5], [0.5] * 4, ["0.5"] * 3, 0.5, [float("nan")] * 3)),
         *(("std", value) for value in (None, [0.0] * 3, [-1, 1, 1], [float("inf")] * 3)),
         *(("stages", value) for value in (0, 1, 4, -1, "1", 1.0, True)),
-        *(("earlier_stages", value) for value in (1, [0], [1], [2, 1], [1, 1], ["1"], [True], [9])),
+        *(
+            ("earlier_stages", value)
+            for value in (1, [0], [1], [2, 1], [1, 1], ["1"], [True], [9], [-1], [-2])
+        ),
         *(("weights", value) for value in (..., "a", {}, {"sha256": 1, "license": None}, {"sha256": "a"})),
     ],
 )
@@ -250,7 +255,9 @@ def test_the_first_stages_give_mean_and_deviation_of_the_maps_of_torchvision(sta
         torch.testing.assert_close(folded(encoder)(patches), found, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("depths", [(1, None), (2, 1), (3, 1, 2), (None,), (2,)])
+@pytest.mark.parametrize(
+    "depths", [(1, None), (2, 1), (3, 1, 2), (None,), (2,), (None, COLOR), (2, COLOR, 1)]
+)
 def test_several_depths_in_one_pass_are_the_stages_side_by_side(depths: tuple[int | None, ...]) -> None:
     torch.manual_seed(0)
     encoder = build_encoder("resnet18", PX).eval()
@@ -258,7 +265,9 @@ def test_several_depths_in_one_pass_are_the_stages_side_by_side(depths: tuple[in
     with torch.no_grad():
         *stages, whole = encoder.stage_features(patches)
         ordered = sorted(depths, key=lambda depth: depth or 9)
-        expected = [stages[depth - 1] if depth else whole for depth in ordered]
+        levels = (patches * 255).round().long()
+        given = {None: whole, COLOR: stain_histograms(levels).float()}
+        expected = [given[depth] if depth in given else stages[depth - 1] for depth in ordered]
         encoder.end_at(depths)
         assert not any(module.training for module in encoder.modules())
         assert encoder.depths == tuple(ordered)

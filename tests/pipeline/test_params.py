@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.models.settings import COLOR
 from histo_monai.pipeline.params import ParamsError, check_run, load_params, parse_params
 from histo_monai.pipeline.params.file import read_tree
 from histo_monai.pipeline.params.selection import selected
@@ -293,7 +294,7 @@ def test_a_file_of_an_earlier_version_is_refused_with_the_line_to_add(key: str, 
 
 @pytest.mark.parametrize(
     ("value", "depths"),
-    [(None, (None,)), (2, (2,)), ([3], (3,)), ([None, 3, 1], (1, 3, None))],
+    [(None, (None,)), (2, (2,)), ([3], (3,)), ([None, 3, 1], (1, 3, None)), ([None, 0], (COLOR, None))],
 )
 def test_depths_of_features_are_one_value_or_a_list(
     value: object, depths: tuple[int | None, ...], tree: Any
@@ -308,10 +309,18 @@ def test_depths_of_features_are_one_value_or_a_list(
         assert as_tree(params)["features"]["depth"] == value
 
 
-@pytest.mark.parametrize("value", [0, [1, 0], [1, 1], [], "1", 1.0, [[1]], True])
+@pytest.mark.parametrize("value", [-1, [1, -1], [1, 1], [], "1", 1.0, [[1]], True])
 def test_depths_of_another_kind_are_refused(value: object, tree: Any) -> None:
     tree["features"]["depth"] = value
     with pytest.raises(ParamsError, match=r"^features\.depth(\[\d\])?: expected "):
+        parse_params(tree)
+
+
+def test_color_stands_beside_another_depth_in_every_mode(tree: Any) -> None:
+    tree["features"]["depth"] = [0, None]
+    assert parse_params(tree).features.depths == (COLOR, None)
+    tree["features"]["depth"] = [0]
+    with pytest.raises(ParamsError, match=r"^features\.depth: .* Fix: add null"):
         parse_params(tree)
 
 

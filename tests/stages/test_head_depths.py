@@ -12,10 +12,13 @@ import pytest
 import torch
 
 from histo_monai.data.features.store import read_features
+from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoder import Encoder
+from histo_monai.models.settings import COLOR
 from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.stored_features import StoredRows
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.stream import SlidePatches
@@ -130,6 +133,27 @@ def test_a_mixture_of_depths_is_one_network_that_is_mapped_and_exported(
     depths = {loss["depth"] for loss in description["selection"]["losses"]}
     assert depths == {"stage 1", "stage 3", "whole encoder", "all depths"}
     assert description["encoder"]["num_features"] == model.encoder.num_features == sum(model.encoder.widths)
+    _check_map_and_export(model)
+    capsys.readouterr()
+    assert main(("export", str(MODEL), "--trunk", "trunk.safetensors")) == 1
+    assert "stage 1, 3 of resnet18" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_color_beside_the_encoder_is_one_network_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    side_by_side = property(lambda _: SelectionSettings(depths="concatenated"))
+    monkeypatch.setattr(HeadParams, "settings", side_by_side)
+    params_with(features__depth=[0, None], features__views=[])()
+    for call in (ENCODE, FINETUNE, ("consistency", *RUN), ("evaluate", *RUN), ("heatmap", *RUN)):
+        assert main(call) == 0
+    model, description = from_task_model(MODEL)
+    assert description["encoder"]["earlier_stages"] == [COLOR]
+    assert model.encoder.widths == (64, 512)
+    _check_map_and_export(model)
+
+
+def _check_map_and_export(model: TaskModel) -> None:
+    """Map, ONNX and bundle of the model give what the network gives."""
     mapped, expected = _mapped(model)
     assert len(mapped) > 20
     np.testing.assert_allclose(mapped, expected, atol=1e-5)
@@ -144,9 +168,6 @@ def test_a_mixture_of_depths_is_one_network_that_is_mapped_and_exported(
     session = onnxruntime.InferenceSession("head.onnx")
     (found,) = session.run(None, {session.get_inputs()[0].name: patches.numpy()})
     np.testing.assert_allclose(found, outputs.softmax(dim=1), atol=1e-4)
-    capsys.readouterr()
-    assert main(("export", str(MODEL), "--trunk", "trunk.safetensors")) == 1
-    assert "stage 1, 3 of resnet18" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("project")
@@ -158,7 +179,7 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
     def drawn(self: StoredRows, rows: pd.DataFrame, depth: int | None) -> Any:
         """Features of stage 1 that state the class, and noise elsewhere, near the features of the encoder."""
         real = stored_at(self, rows, depth)
-        noise = np.random.default_rng((len(rows), depth or 0)).normal(size=real.shape)
+        noise = np.random.default_rng((len(rows), (depth or 0) + 1)).normal(size=real.shape)
         noise += (rows["label"] == "tumor").to_numpy()[:, None] * (depth == 1)
         return (real.mean(axis=0) + noise * real.std()).astype(np.float32)
 
@@ -189,6 +210,7 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
         ),
         ({"features__depth": [1, 1]}, ENCODE, ("features.depth", "none twice")),
         ({"features__depth": []}, ENCODE, ("features.depth",)),
+        ({"features__depth": 0}, ENCODE, ("features.depth", "add null")),
         ({"features__depth": [1, 9]}, ENCODE, ("no stage 9", "from 1 to 3")),
         ({"features__depth": [1, 2]}, FINETUNE, ("depth is 0, expected 2",)),
         ({"features__depth": [2, None]}, FINETUNE, ("after stage 2", "features.depth")),

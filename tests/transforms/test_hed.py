@@ -2,7 +2,8 @@ import numpy as np
 import skimage.color
 import torch
 
-from histo_monai.transforms.operations.hed import DARKEST, RGB_FROM_HED, Hed, hed_map
+from histo_monai.transforms.operations.hed import Hed, hed_map
+from histo_monai.utils.stains import DARKEST, RGB_FROM_HED
 
 
 def perturbed(images, factors, shifts):

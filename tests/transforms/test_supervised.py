@@ -4,9 +4,9 @@ import torch
 
 from histo_monai.transforms.draws import Uniform
 from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
-from histo_monai.transforms.operations.hed import RGB_FROM_HED
 from histo_monai.transforms.supervised import SUPERVISED, SupervisedAugmentation, stains
 from histo_monai.transforms.views import plain_view
+from histo_monai.utils.stains import RGB_FROM_HED
 
 SIDE = 32
 

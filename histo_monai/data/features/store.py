@@ -94,9 +94,10 @@ def dataset_of(view: str, stage: int = 0) -> str:
     """Name of the dataset of a view after an earlier stage; the empty view is the unaugmented patch.
 
     Args:
-        stage: number of stages; 0 for the encoder's own depth.
+        stage: number of stages; 0 for the encoder's own depth; below 0 for color.
     """
-    return "_".join([FEATURES, *([f"stage_{stage}"] if stage else []), *([view] if view else [])])
+    part = "color" if stage < 0 else f"stage_{stage}"
+    return "_".join([FEATURES, *([part] if stage else []), *([view] if view else [])])
 
 
 def about_dataset(view: str, stage: int = 0) -> dict[str, Any]:
@@ -191,7 +192,8 @@ def read_features(path: Path, *, view: str = "", stage: int = 0, **expected: str
                     raise InputError(f"{path}: {name} is {recorded}, expected {value}. {again}")
             name = dataset_of(view, stage)
             if name not in file and dataset_of("", stage) not in file:
-                raise InputError(f"{path}: no features after stage {stage}. Fix: name it in features.depth.")
+                what = "of color" if stage < 0 else f"after stage {stage}"
+                raise InputError(f"{path}: no features {what}. Fix: name it in features.depth.")
             if name not in file:
                 raise InputError(f"{path}: no view {view!r}. Fix: name it in features.views.")
             features, coords, names = (mapped(path, file[name]) for name in (name, COORDS, PATCH_ID))

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Depths = Mapping[str, NDArray]
 """Name of a depth -> float32 features, Shape (N, D_k)."""
 CONCATENATED = "all depths"
+COLOR_NAME = "color"
+"""Depth that is used beside the others alone. It sorts before the names of all others."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def standardizations(unlabeled: Depths, depths: str) -> dict[str, Standardizatio
 
     Args:
         unlabeled: features of all training patches, labeled or not.
-        depths: "each", "concatenated" or "both"; a single depth has one standardization.
+        depths: "each", "concatenated" or "both"; a single depth has one standardization. Color has none of its own.
     """
     names = sorted(unlabeled)
     sizes = np.array([unlabeled[name].shape[1] for name in names])
@@ -61,6 +63,7 @@ def standardizations(unlabeled: Depths, depths: str) -> dict[str, Standardizatio
         np.concatenate([each[name].mean for name in names]),
         np.concatenate([each[name].factor * scale for name, scale in zip(names, scales, strict=True)]),
     )
+    each.pop(COLOR_NAME, None)
     return {
         **(each if depths != "concatenated" else {}),
         **({CONCATENATED: every} if depths != "each" else {}),

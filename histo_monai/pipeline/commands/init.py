@@ -31,6 +31,7 @@ _HEADS = {
     "slide_level.pretraining_methods": "[pretrained]",
     "slide_level.semisupervised_methods": "[supervised]",
     "encoder.side": "128",
+    "features.depth": "[0, null]",
     "finetune.mode": "head",
 }
 """Params of the first result on own data: heads on frozen features, all labels."""

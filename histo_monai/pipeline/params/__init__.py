@@ -142,7 +142,12 @@ def _check_datasets(params: Params) -> None:
 def _check_mode(params: Params) -> None:
     """Refuse students and depths that do not work with the mode of the fine-tuning."""
     mode = params.finetune.mode
-    if mode != "head" and len(params.features.depth) > 1:
+    depths = [depth for depth in params.features.depth if depth != 0]
+    if not depths:
+        raise ParamsError(
+            "features.depth: color (0) alone. Fix: add null, the whole encoder, or a number of stages"
+        )
+    if mode != "head" and len(depths) > 1:
         raise ParamsError(
             f"features.depth: several depths, which finetune.mode: {mode} does not take. Fix: set finetune.mode: head, "
             "or one depth"

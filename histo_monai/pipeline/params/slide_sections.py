@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import MapSettings
-from histo_monai.models.settings import Depth, in_order
+from histo_monai.models.settings import COLOR, Depth, in_order
 from histo_monai.utils.settings.rules import (
-    Count,
     CountOrZero,
     MicronsPerPixel,
     OneOrSeveral,
@@ -55,7 +54,7 @@ class FeaturesParams:
     """Features of patches by frozen encoders.
 
     Attributes:
-        depth: numbers of encoder stages, one or several; None: the whole encoder.
+        depth: numbers of encoder stages, one or several; None: the whole encoder; 0: color, beside another.
         mpp: of the patches of whole slides, µm/px; None: finest of the pretraining.
         stride_um: distance between patches of whole slides; None: side of a patch.
         views: of each patch, beside the unaugmented one.
@@ -64,7 +63,7 @@ class FeaturesParams:
             the pretraining; None: `models.batchnorm.patches_for_statistics`.
     """
 
-    depth: Annotated[tuple[Count | None, ...], OneOrSeveral()]
+    depth: Annotated[tuple[CountOrZero | None, ...], OneOrSeveral()]
     mpp: MicronsPerPixel | None
     stride_um: Positive | None
     views: Annotated[tuple[View, ...], Unique(at_least=0)]
@@ -73,8 +72,8 @@ class FeaturesParams:
 
     @property
     def depths(self) -> tuple[Depth, ...]:
-        """Depths, rising; the whole encoder is the last."""
-        return in_order(self.depth)
+        """Depths, rising; color is the first, the whole encoder the last."""
+        return in_order([COLOR if depth == 0 else depth for depth in self.depth])
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,7 @@ import torch
 from histo_monai.transforms.draws import Quantity, Source
 from histo_monai.transforms.operations.base import Photometric
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip_at_one
-
-# Optical densities of hematoxylin, eosin and DAB in red, green and blue: Ruifrok & Johnston 2001, rows as in
-# scikit-image's `rgb_from_hed`.
-RGB_FROM_HED = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
-
-# 8 bits do not distinguish values below half a gray level from black; this limits the density to 2.7.
-DARKEST = 0.5 / 255
+from histo_monai.utils.stains import DARKEST, RGB_FROM_HED
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from histo_monai.models.card import model_facts
 from histo_monai.models.checkpoint import write_tensors
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.encoders.architectures import python_of_trunk
+from histo_monai.models.settings import COLOR
 from histo_monai.models.task_model import load_encoder
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder, check_outputs, whole_file
@@ -34,7 +35,9 @@ def write_trunk(model: Path, path: Path) -> str:
     check_outputs([path], [model], written={})
     encoder, about = load_encoder(model)
     if encoder.depths != (None,):
-        stages = ", ".join(str(depth) for depth in encoder.depths if depth is not None)
+        stages = ", ".join(
+            "0 (color)" if depth == COLOR else str(depth) for depth in encoder.depths if depth is not None
+        )
         raise InputError(
             f"{model}: its depth is stage {stages} of {encoder.name}, which torchvision and timm cannot build. "
             "Fix: export --onnx or --bundle"

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from histo_monai.finetuning.heads import HEADS
 from histo_monai.finetuning.heads.calibration import log_losses, mixture_weights, temperature_of
-from histo_monai.finetuning.heads.features import CONCATENATED, standardizations
+from histo_monai.finetuning.heads.features import COLOR_NAME, CONCATENATED, standardizations
 from histo_monai.finetuning.heads.rows import LinearModel
 from histo_monai.finetuning.heads.selection import Labels, clustered_error, select_head
 from histo_monai.finetuning.heads.settings import SelectionSettings
@@ -142,6 +142,16 @@ def test_a_narrowed_head_reads_the_depths_of_its_parts_alone() -> None:
     np.testing.assert_allclose(torch.softmax(outputs, dim=1), both.predict(depths), atol=2e-5)
     of_all = select_head(DEPTHS, LABELS, DEPTHS, replace(settings, depths="concatenated"), 0)
     assert of_all.narrowed() is of_all
+
+
+def test_color_is_used_beside_other_depths_alone() -> None:
+    depths = {COLOR_NAME: DEPTHS["late"], "encoder": DEPTHS["early"]}
+    head = select_head(depths, LABELS, depths, SelectionSettings(), 0)
+    assert {candidate.depth for candidate in head.losses} == {"encoder", CONCATENATED}
+    rows = np.flatnonzero((CLASSES != 2) | (PATIENTS == "patient 0"))
+    few = {name: x[rows] for name, x in depths.items()}
+    head = select_head(few, Labels(CLASSES[rows], PATIENTS[rows], 3), depths, SelectionSettings(), 0)
+    assert head.narrowed().depths == ("encoder",)
 
 
 def test_labels_of_one_class_name_the_mend() -> None:
