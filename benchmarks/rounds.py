@@ -51,31 +51,30 @@ def main() -> None:
     parser.add_argument("--browser", default="/usr/bin/chromium")
     options = parser.parse_args()
     place = options.folder
-    timed("init", [*PROGRAM, "init", str(place), "--dataset", "own"], Path())
+    log = place.with_name(place.name + ".log")
+    timed("init", [*PROGRAM, "init", str(place), "--dataset", "own"], Path(), log)
     slides = pd.DataFrame([*SLIDES, EIGHTH], columns=["slide_id", "path", "mpp", "split"])
     slides = slides.assign(path=[str(REAL / name) for name in slides["path"]], patient_id=slides["slide_id"])
     slides.drop(columns="split").to_csv(place / "data/raw/own/slides.csv", index=False)
     threshold = float("nan")
     for number in range(options.rounds + 1):
         words = ["next", "--classes", *CLASSES, "--num", str(options.num), "--random", str(options.num // 5)]
-        printed = timed(f"next, round {number}", [*PROGRAM, *words], place)
+        printed = timed(f"next, round {number}", [*PROGRAM, *words], place, log)
         print("\n".join(f"    {line}" for line in printed.splitlines() if line.startswith("round ")))
         if number < options.rounds:
             threshold = answer(place, printed, options.browser, threshold)
 
 
-def timed(title: str, command: Sequence[str], place: Path) -> str:
+def timed(title: str, command: Sequence[str], place: Path, log: Path) -> str:
     """What a command prints; its seconds are printed."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    with (place / "log").open("a") if (place / "params.yaml").is_file() else open("/dev/null", "w") as log:
-        printed = subprocess.run(
-            command, cwd=place, check=True, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        log.write(printed.stdout)
+    with log.open("a") as file:
+        done = subprocess.run(command, cwd=place, check=True, stdout=subprocess.PIPE, stderr=file, text=True)
+        file.write(done.stdout)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"{time.perf_counter() - began:6.1f} s, {used:6.1f} s of processor: {title}", flush=True)
-    return printed.stdout
+    return done.stdout
 
 
 def heed_interrupts() -> None:
