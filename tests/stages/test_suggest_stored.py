@@ -66,7 +66,8 @@ def test_features_and_predictions_are_those_of_the_encoded_patches(monkeypatch: 
         patch.setattr(Encoder, "forward", refuse)
         assert main(SUGGEST) == 0
     assert pd.read_csv(SUGGESTED)["chosen_by"].tolist() == ["model"] * 4 + ["random"] * 2
-    ((assembly, _, models, _, *tables), found) = calls[0]
+    ((assembly, run, _, *tables), found) = calls[0]
+    models = assembly.load_run(run)
     for rows, embedding in zip(tables, found, strict=True):
         expected = embed(assembly.in_order(rows).loader, models, assembly.task, features_of="student")
         scale = np.abs(expected.features).max()
