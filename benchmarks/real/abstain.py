@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.data.tables.tasks import dependence_groups
-from histo_monai.evaluation.conformal import NONE, label_scores, single_answers, thresholds
+from histo_monai.evaluation.conformal import NONE, label_scores, prediction_sets, single_answers, thresholds
 from histo_monai.evaluation.metrics import Estimate, Resampling
 from histo_monai.finetuning.heads.selection import Labels, select_head
 from histo_monai.finetuning.heads.settings import SelectionSettings
@@ -101,7 +101,9 @@ def table(trial: Trial, budgets: Sequence[int], draws: Sequence[int]) -> Iterato
                         limit = threshold(scores, head.patients, rate)
                         true = targets[head.rows]
                         answers = single_answers(head.tested, limit)
-                        columns[head.rows, 0] = label_scores(head.tested, true) <= limit + 1e-9
+                        columns[head.rows, 0] = prediction_sets(head.tested, limit)[
+                            np.arange(len(true)), true
+                        ]
                         columns[head.rows, 1] = answers != NONE
                         columns[head.rows, 2] = answers == true
                         columns[head.rows, 3] = head.tested.argmax(axis=1) == true

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +49,10 @@ ATTENTION = {
     "attention, lr 3e-3, decay 1, 16 hidden, 40 epochs": MilSettings(5, 40, 3e-3, 1.0, 16, 0.25, 2048),
 }
 Scores = NDArray[np.float64]
+
+
+Model = Callable[["Task", NDArray, NDArray], Scores]
+"""Dataset, labeled rows and training slides -> scores of all patches."""
 
 
 class Task:
@@ -205,7 +209,7 @@ def _pooled(task: Task, scores: Scores) -> Scores:
     return np.array([float(top_mean(bag, 10)) for bag in bags])
 
 
-def _map_features(task: Task, labeled: NDArray, model) -> pd.DataFrame:  # type: ignore[no-untyped-def]
+def _map_features(task: Task, labeled: NDArray, model: Model) -> pd.DataFrame:
     """Features of maps; training slides are mapped by models without their labels, patches and diagnosis."""
     cohort, teaching = task.cohort, np.arange(NUM_SLIDES)
     logits = model(task, labeled, teaching)
