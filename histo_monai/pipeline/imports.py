@@ -40,7 +40,7 @@ def modules_sha256(*modules: str) -> str:
     return digest.hexdigest()
 
 
-def imported_files(modules: Iterable[str]) -> list[Path]:
+def imported_files(modules: Iterable[str], known: dict[str, Source] | None = None) -> list[Path]:
     """Sorted files of modules and of all their direct and indirect imports from this package.
 
     Included: parent packages' `__init__.py`, and data files beside a module that its text names. Excluded: modules with
@@ -49,21 +49,25 @@ def imported_files(modules: Iterable[str]) -> list[Path]:
     Args:
         modules: dotted names. Files in the project's `own_methods/` count like the package's. Other outside modules
             must be loaded; each contributes its own file and its imports from this package.
+        known: modules read so far, for several calls while no file changes; filled.
 
     Raises:
         ModuleNotFoundError: a module has no file.
     """
-    reached: dict[str, _Source] = {}
+    known = {} if known is None else known
+    reached: dict[str, Source] = {}
     waiting = [part for module in modules for part in _with_packages(module)]
     while waiting:
         module = waiting.pop()
         if module not in reached:
-            reached[module] = source = _Source.read(module)
-            waiting.extend(source.imports())
+            if module not in known:
+                known[module] = Source.read(module)
+            reached[module] = known[module]
+            waiting.extend(known[module].imports)
     kept = [
         source for module, source in reached.items() if module != PACKAGE.name and source.facts.holds_code
     ]
-    return sorted({source.path for source in kept}.union(*(source.data() for source in kept)))
+    return sorted({source.path for source in kept}.union(*(source.data for source in kept)))
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class _Facts:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """Source file of a module."""
 
     module: str
@@ -88,10 +92,11 @@ class _Source:
     facts: _Facts
 
     @classmethod
-    def read(cls, module: str) -> _Source:
+    def read(cls, module: str) -> Source:
         path = _file_of(module)
         return cls(module, path, _facts(path.read_bytes()))
 
+    @functools.cached_property
     def imports(self) -> set[str]:
         """Modules of this package that the module imports, with their parent packages."""
         found: set[str] = set()
@@ -103,6 +108,7 @@ class _Source:
                 found.update(_with_packages(each) if _is_ours(each) else ())
         return found
 
+    @functools.cached_property
     def data(self) -> set[Path]:
         """Data files beside the module that its text names."""
         files = {file for file in self.path.parent.iterdir() if file.suffix not in ("", ".py")}

@@ -15,9 +15,7 @@ import pandas as pd
 from histo_monai.data.tables.csv_rows import read_rows
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import read_predictions
-from histo_monai.evaluation.choice import read_choice
-from histo_monai.evaluation.metrics import balanced_accuracy, grouped_bootstrap
-from histo_monai.evaluation.recommendation import read_candidate, recommend
+from histo_monai.evaluation.recommendation import Candidate, read_candidate, recommend
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.commands import dvc, label
 from histo_monai.pipeline.params import Params, load_params
@@ -159,15 +157,17 @@ def _recommended(known: Sequence[Run]) -> Run:
     """
     if len(known) == 1:
         return known[0]
-    mend = "run `dvc repro evaluate`"
-    found = recommend(
-        [read_candidate(run.evaluation / paths.METRICS, mend, run.models, **run._asdict()) for run in known]
-    )
+    found = recommend([_candidate(run) for run in known])
     if found["model"] is None:
         raise InputError(
             f"next: no model to suggest by: {found['why']}. Fix: set one method in {paths.PARAMS}"
         )
     return Run(found["method"], found["encoder"], found["seed"], found["student"])
+
+
+def _candidate(run: Run) -> Candidate:
+    mend = "run `dvc repro evaluate`"
+    return read_candidate(run.evaluation / paths.METRICS, mend, run.models, **run._asdict())
 
 
 def _run(loaded: Mapping[str, str], module: str, *arguments: str) -> None:
@@ -181,12 +181,14 @@ def _run(loaded: Mapping[str, str], module: str, *arguments: str) -> None:
 
 def _quality(of_run: Run, validation: str) -> dict[str, Any]:
     """Balanced accuracy of a model, 95 % interval over patients: on test patches, else validation patches, if any."""
+    from histo_monai.evaluation.metrics import balanced_accuracy, grouped_bootstrap  # SciPy: after the page
+
     table = read_predictions(of_run.evaluation / paths.PREDICTIONS)
     split = next((name for name in ("test", "validation") if name in table.splits), None)
     if split is None:
         return {}
-    rows, kind = table.of_split(split), read_choice(of_run.choice)["chosen"]
-    arrays = [rows.references[""], rows.predictions[kind]]
+    rows = table.of_split(split)
+    arrays = [rows.references[""], rows.predictions[_candidate(of_run).kind]]
     found = grouped_bootstrap(balanced_accuracy, arrays, rows.groups, seed=0, num_replicates=1000)
     about = {"split": validation if split == "validation" else split, "unit": rows.unit, "num_units": found.n}
     return about | {"balanced_accuracy": found.value, "low": found.low, "high": found.high}
