@@ -247,6 +247,11 @@ class Params:
         return self.labels[self.dataset]
 
     @property
+    def input_px(self) -> int:
+        """Side of what the encoder of heads reads: a patch, or the field around it."""
+        return self.patch_px * self.features.field
+
+    @property
     def is_validation_separate(self) -> bool:
         """Whether a labeled validation set selects models; else cross-validation on the training labels."""
         return bool(self.labels_section.validation == "separate")
