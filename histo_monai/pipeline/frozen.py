@@ -266,7 +266,7 @@ class HeadTraining:
         if depths not in self._encoders:
             encoder, description = load_encoder(self.stored.encoder)
             encoder.end_at(depths)
-            encoder.field = self.assembly.params.features.field
+            encoder.field = self.assembly.params.field
             self._encoders[depths] = encoder, description
         return self._encoders[depths]
 

@@ -266,12 +266,6 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
         ({"features__depth": [1, 1]}, ENCODE, ("features.depth", "none twice")),
         ({"features__depth": []}, ENCODE, ("features.depth",)),
         ({"features__depth": 0}, ENCODE, ("features.depth", "add null")),
-        (
-            {"finetune__mode": "last", "semisupervised_methods": ["paper"], "features__depth": None}
-            | {"features__field": 2},
-            FINETUNE,
-            ("features.field", "set finetune.mode: head"),
-        ),
         ({"features__field": 2}, FINETUNE, ("patch_px is 32, expected 64",)),
         ({"features__depth": [1, 9]}, ENCODE, ("no stage 9", "from 1 to 3")),
         ({"features__depth": [1, 2]}, FINETUNE, ("depth is 0, expected 2",)),
@@ -288,6 +282,18 @@ def test_depths_that_cannot_be_used_are_one_line(
     assert main(call) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
     assert all(word in line for word in words), line
+
+
+@pytest.mark.usefixtures("project")
+def test_images_show_no_field_around_them(capsys: pytest.CaptureFixture[str]) -> None:
+    params_with(features__field=2)()
+    table = pd.read_csv("data/index/patches.csv")
+    table.loc[:2, ["y", "x", "slide_mpp"]] = np.nan
+    table.to_csv("data/index/patches.csv", index=False)
+    for call in (("check",), ENCODE):
+        assert main(call) == 1
+        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+        assert "features.field: 2, but 3 patches are images" in line and "set features.field: 1" in line
 
 
 @pytest.mark.usefixtures("project")

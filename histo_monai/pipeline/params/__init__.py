@@ -152,11 +152,6 @@ def _check_mode(params: Params) -> None:
             f"features.depth: several depths, which finetune.mode: {mode} does not take. Fix: set finetune.mode: head, "
             "or one depth"
         )
-    if mode != "head" and params.features.field > 1:
-        raise ParamsError(
-            f"features.field: {params.features.field}, which finetune.mode: {mode} does not take. Fix: set "
-            "finetune.mode: head, or features.field: 1"
-        )
     for student in params.semisupervised_methods:
         if mode not in params.consistency.methods[student].finetune_modes:
             known = [name for name in METHODS if mode in METHODS.settings(name).finetune_modes]

@@ -247,9 +247,14 @@ class Params:
         return self.labels[self.dataset]
 
     @property
+    def field(self) -> int:
+        """Side of a model's input, in sides of a patch; networks that train see the patch alone."""
+        return self.features.field if self.finetune.mode == "head" else 1
+
+    @property
     def input_px(self) -> int:
-        """Side of what the encoder of heads reads: a patch, or the field around it."""
-        return self.patch_px * self.features.field
+        """Side of a model's input."""
+        return self.patch_px * self.field
 
     @property
     def is_validation_separate(self) -> bool:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from histo_monai.data.features.store import read_features
 from histo_monai.data.features.tables import source_digests
+from histo_monai.data.index.foresight import without_field
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
@@ -87,11 +88,8 @@ def run(method: str, encoder: int) -> None:
     path = paths.encoder_folder(method, encoder) / paths.ENCODER
     code = features_code_sha256()
     asked = _asked(params, path, code, method)
-    if asked.encoding.field > 1 and (num := int(rows["y"].isna().sum())):
-        raise InputError(
-            f"features.field: {asked.encoding.field}, but {num} patches are images, which show no field around them. "
-            "Fix: set features.field: 1, or name slide, y and x of each patch"
-        )
+    for problem in without_field(rows, params.features.field):
+        raise InputError(problem)
     environment = read_environment()
     environment.use_cpus()
     stage = f"features-{method}-{encoder}"
@@ -103,7 +101,7 @@ def run(method: str, encoder: int) -> None:
     looking = _adapted(asked, learned, rows, path, done, encoder, environment, folder)
     jobs = _jobs(slides, {ENCODER: looking})
     of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
-    work = TableWork(params.input_px, params.evaluate.batch_size, asked.encoding, done / PATCHES)
+    work = TableWork(asked.plan.patch_px, params.evaluate.batch_size, asked.encoding, done / PATCHES)
     batches = [
         Batch(jobs, FeatureWork(asked.plan, asked.encoding), done),
         Batch(of_tables, work, done / PATCHES),
@@ -241,7 +239,7 @@ def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:
     except InputError as error:
         raise InputError(f"features: {error}, or to null for the side of a patch") from None
     return MapPlan(
-        patch_px=params.input_px,
+        patch_px=params.patch_px * params.features.field,
         mpp=mpp,
         stride_um=stride_um,
         tissue_mpp=params.index.tissue_mpp,
