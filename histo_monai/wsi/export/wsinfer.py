@@ -57,10 +57,16 @@ def write_wsinfer(model: Path, folder: Path) -> None:
         folder: new, or an earlier export. QuPath shows its name.
 
     Raises:
-        InputError: the model cannot be used, has no µm/px, or the written graph gives other predictions.
+        InputError: the model cannot be used, reads the field around its patch, has no µm/px, or the written graph gives
+            other predictions.
         OutputError: the folder holds other files.
     """
     network, about = from_task_model(model)
+    if about["encoder"].get("field", 1) > 1:
+        raise InputError(
+            f"{model}: predicts the middle of each patch, and tiles of WSInfer do not overlap. Fix: export --bundle, or "
+            "set features.field: 1 and train again"
+        )
     config = _config(about, patches_mpp(about, model))
     beside = model.with_suffix(".json")
     facts = model_facts(read_description(beside, {**CARD_SHAPE, "dataset": str, "stage": str}))
