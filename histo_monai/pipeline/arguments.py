@@ -33,7 +33,7 @@ COMMANDS = {
     "doctor": "check machine and project before a run, and measure the encoder: PASS, WARN or FAIL, each with a fix",
     "map": "map any slides with a model: scores, TIFF, overlay, GeoJSON",
     "encoders": "list published encoders: architecture, input, output, license, and where to request weights",
-    "export": "export a model as MONAI bundle or ONNX, or its backbone for torchvision and timm",
+    "export": "export a model for MONAI, QuPath or ONNX, or its backbone for torchvision and timm",
     "import": "convert a MONAI bundle or a state dict into a model file for all commands",
     "suggest": "write the regions to label next, as GeoJSON",
     "label": "write a page to label suggested regions on, or read the labels that were saved there",
@@ -225,6 +225,12 @@ def _add_options_of_projects_and_models(commands: Mapping[str, argparse.Argument
         "--bundle",
         metavar="FOLDER",
         help="write a MONAI bundle that maps slides; models only",
+    )
+    _folder(
+        export,
+        "--wsinfer",
+        metavar="FOLDER",
+        help="write a folder that WSInfer and its QuPath extension run; models only",
     )
     _file(
         export,

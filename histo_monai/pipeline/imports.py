@@ -93,6 +93,7 @@ class Source:
 
     @classmethod
     def read(cls, module: str) -> Source:
+        """Source of a module, from its file."""
         path = _file_of(module)
         return cls(module, path, _facts(path.read_bytes()))
 

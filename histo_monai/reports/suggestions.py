@@ -35,7 +35,9 @@ def suggested(
     bar_um = round_length(0.4 * field_um)
     bar = bar_um / field_um * _SIDE
     figure = Figure(figsize=(width, height), dpi=100)
-    axis = figure.add_axes((0, 0, 1, 1))  # one, in inches from the upper left: an axis for each region takes seconds
+    axis = figure.add_axes(
+        (0, 0, 1, 1)
+    )  # one, in inches from the upper left: an axis for each region takes seconds
     axis.axis("off")
     for i in range(num):
         left = i % _COLUMNS * _CELL_WIDTH + (_CELL_WIDTH - _SIDE) / 2

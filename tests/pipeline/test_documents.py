@@ -29,7 +29,10 @@ NEEDS = {
     "--bundle tumor_student",
 }
 """Commands of a page that follow others, and these."""
-WRITTEN = ("maps", "features", "imported", "tumor_student", "tumor_student.onnx", "trunk.safetensors")
+WRITTEN = (
+    *("maps", "features", "imported", "tumor_student", "tumor_in_qupath", "tumor_student.onnx"),
+    "trunk.safetensors",
+)
 
 
 @pytest.fixture(scope="module")

@@ -212,7 +212,7 @@ def _check_map_and_export(model: TaskModel, input_px: int = 32) -> None:
     mapped, expected = _mapped(model, input_px)
     assert len(mapped) > 20
     np.testing.assert_allclose(mapped, expected, atol=1e-5)
-    for call in (("--onnx", "head.onnx"), ("--bundle", "bundle")):
+    for call in (("--onnx", "head.onnx"), ("--wsinfer", "in_qupath"), ("--bundle", "bundle")):
         assert main(("export", str(MODEL), *call)) == 0
     assert main(("import", "bundle", "--output", "imported")) == 0
     patches = torch.rand(3, 3, input_px, input_px)

@@ -1,4 +1,4 @@
-"""Command `export MODEL`: model file -> MONAI bundle, ONNX graph or backbone state dict."""
+"""Command `export MODEL`: model file -> MONAI bundle, folder for WSInfer, ONNX graph or backbone state dict."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ from histo_monai.utils.errors import InputError
 from histo_monai.wsi.export.bundle import run_command, write_bundle
 from histo_monai.wsi.export.onnx import write_onnx
 from histo_monai.wsi.export.trunk import write_trunk
+from histo_monai.wsi.export.wsinfer import write_wsinfer
 
 _LOG = logging.getLogger(__name__)
 
 
-def run(model: str, bundle: str | None, onnx: str | None, trunk: str | None, authors: str | None) -> None:
+def run(
+    model: str,
+    bundle: str | None,
+    wsinfer: str | None,
+    onnx: str | None,
+    trunk: str | None,
+    authors: str | None,
+) -> None:
     """Write the requested files. A bundle maps slides with the tissue and batch settings of params.yaml, as `map` does.
 
     Raises:
         InputError: no output is requested, --authors comes without --bundle, or the model cannot be used.
         OutputError: a target exists that this command did not write.
     """
-    if not (bundle or onnx or trunk):
-        raise InputError("export: no output is named. Fix: give --bundle FOLDER, --onnx FILE or --trunk FILE")
+    if not (bundle or wsinfer or onnx or trunk):
+        raise InputError(
+            "export: no output is named. Fix: give --bundle FOLDER, --wsinfer FOLDER, --onnx FILE or --trunk FILE"
+        )
     if authors is not None and not bundle:
         raise InputError(
             "--authors: only a bundle names authors. Fix: add --bundle FOLDER, or leave out --authors"
@@ -34,6 +44,9 @@ def run(model: str, bundle: str | None, onnx: str | None, trunk: str | None, aut
         seen = {name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
         write_bundle(Path(model), Path(bundle), seen, authors or "not stated")
         _LOG.info("export: bundle=%s command='%s --slide SLIDE'", bundle, run_command(bundle))
+    if wsinfer:
+        write_wsinfer(Path(model), Path(wsinfer))
+        _LOG.info("export: wsinfer=%s, outputs equal the model's", wsinfer)
     if onnx:
         write_onnx(Path(model), Path(onnx))
         _LOG.info("export: onnx=%s, outputs equal the model's", onnx)

@@ -17,7 +17,7 @@ from histo_monai.models.checkpoint import load_model, read_description, save_mod
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.losses import Classification, Regression
 from histo_monai.models.reference import TrainingReference, has_reference
-from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.models.task_model import from_task_model
 from histo_monai.pipeline.commands.map import Look
 from histo_monai.slides import Box, open_slide
 from histo_monai.utils.errors import InputError
@@ -32,41 +32,14 @@ from histo_monai.wsi.heatmaps.heatmap import Heatmap, read_heatmap
 from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan, load_models, mapped_classes
 from tests.folders import NewFolder
+from tests.wsi.export.task_models import MPP, SIDE, TASKS, save_task_model
 
-SIDE, MPP = 64, 1.0
 LOOK = {"tissue_mpp": 16.0, "min_tissue_fraction": 0.5, "batch_size": 32}
-TASKS = {"two": ["normal", "tumor"], "three": ["fat", "tumor", "glass"], "score": None}
-
-
-def _save(path: Path, classes: list[str] | None, head: str = "linear", name: str = "resnet18") -> Path:
-    """A model whose outputs differ from patch to patch: batch-norms know the patches' statistics.
-
-    That of a score keeps the first stage of its encoder alone, as fine-tuning may choose.
-    """
-    torch.manual_seed(3)
-    encoder = build_encoder(name, SIDE)
-    if classes is None:
-        encoder.end_after(1)
-    model = TaskModel(encoder, head, len(classes) if classes else 1)
-    model.train()
-    with torch.no_grad():
-        for _ in range(4):
-            model(torch.rand(16, 3, SIDE, SIDE))
-        model.head.linear.weight.mul_(8 if classes else 0.5)
-        model.head.linear.bias.add_(0 if classes else 0.5)  # scores within 0..1, where nothing is cut
-    about = {
-        **encoder.description(architecture="trunk", head=head, patch_px=SIDE, mpps=[1.0, 2.0, 4.0]),
-        **{"kind": "task model", "method": "rsp", "source": "raw", "corpus": "own", "dataset": "own"},
-        **{"classes": classes, "mpp": MPP, "stage": "finetune", "alpha": 1.0},
-        "metrics": {"validation_loss": 0.5, "num_labeled": 9},
-    }
-    save_model(path, model.state_dict(), about)
-    return path
 
 
 @pytest.fixture(scope="module", params=TASKS)
 def model(request: pytest.FixtureRequest, module_folder: NewFolder) -> Path:
-    return _save(module_folder(request.param) / "model.safetensors", TASKS[request.param])
+    return save_task_model(module_folder(request.param) / "model.safetensors", TASKS[request.param])
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +136,7 @@ def test_onnx_gives_the_same_numbers_on_patches_and_on_a_slide(
 @pytest.mark.slow
 @pytest.mark.parametrize(("head", "name"), [("pair", "resnet18"), ("linear", "vit_tiny_patch16_224")])
 def test_other_heads_and_transformers_become_onnx_too(head: str, name: str, tmp_path: Path) -> None:
-    model = _save(tmp_path / "model.safetensors", ["a", "b"], head, name)
+    model = save_task_model(tmp_path / "model.safetensors", ["a", "b"], head, name)
     write_onnx(model, tmp_path / "m.onnx")
     noise = np.random.default_rng(0).random((5, 3, SIDE, SIDE), np.float32)
     np.testing.assert_allclose(predict(tmp_path / "m.onnx", noise), _predictions(model, noise), atol=1e-4)
@@ -313,7 +286,7 @@ def test_without_the_packages_of_the_extra_the_line_says_what_to_install(
 def test_the_four_lines_load_the_trunk_without_this_package(
     name: str, patches: np.ndarray, tmp_path: Path
 ) -> None:
-    model = _save(tmp_path / "model.safetensors", ["a", "b"], name=name)
+    model = save_task_model(tmp_path / "model.safetensors", ["a", "b"], name=name)
     lines = write_trunk(model, tmp_path / "trunk.safetensors")
     assert len(lines.splitlines()) == 4
     import timm
@@ -374,7 +347,7 @@ def test_the_lines_of_a_published_encoder_give_its_features(
 
 
 def test_the_header_of_the_default_trunk_has_no_new_key(tmp_path: Path) -> None:
-    model = _save(tmp_path / "model.safetensors", ["a", "b"])
+    model = save_task_model(tmp_path / "model.safetensors", ["a", "b"])
     write_trunk(model, tmp_path / "trunk.safetensors")
     with safetensors.safe_open(tmp_path / "trunk.safetensors", "pt") as file:
         assert set(file.metadata()) == {"format", "name", "mean", "std", "patch_px", "mpp", "card"}
