@@ -24,6 +24,9 @@ from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.stored_features import StoredRows
+from histo_monai.slides import Box, open_slide
+from histo_monai.wsi.api import load_model as load_trained
+from histo_monai.wsi.api import predict
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.stream import SlidePatches
 from tests.folders import NewFolder, work_in_copy
@@ -181,7 +184,20 @@ def test_the_field_around_a_patch_is_one_network_too(
     bundle = json.loads(Path("bundle/configs/inference.json").read_text())
     assert (bundle["loader"]["patch_px"], bundle["stride_um"]) == (64, 32.0)
     assert main(("suggest", *RUN, "--num", "2")) == 0
-    capsys.readouterr()
+    slide, refused = ("data/raw/own/s6.tif",), ("--output", "refused")
+    for call, word in (
+        (("features", *slide, "--model", str(MODEL), *refused), "field around a patch"),
+        (("export", str(MODEL), "--wsinfer", "refused"), "predicts the middle"),
+        (("export", str(MODEL), "--trunk", "refused.safetensors"), "stage"),
+    ):
+        capsys.readouterr()
+        assert main(call) == 1
+        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+        assert word in line
+    with open_slide(Path(*slide)) as opened:
+        boxes = [Box((float(y), float(x)), 64, 1.0) for y, x in scores[["y", "x"]].to_numpy()]
+        probabilities = predict(load_trained(MODEL), opened, boxes)
+    np.testing.assert_allclose(scores[mine], probabilities[:, 1], atol=1e-5)
 
 
 def _check_features_of_field(encoder: Encoder) -> None:
@@ -212,7 +228,8 @@ def _check_map_and_export(model: TaskModel, input_px: int = 32) -> None:
     mapped, expected = _mapped(model, input_px)
     assert len(mapped) > 20
     np.testing.assert_allclose(mapped, expected, atol=1e-5)
-    for call in (("--onnx", "head.onnx"), ("--wsinfer", "in_qupath"), ("--bundle", "bundle")):
+    into_qupath = () if model.encoder.field > 1 else (("--wsinfer", "in_qupath"),)
+    for call in (("--onnx", "head.onnx"), ("--bundle", "bundle"), *into_qupath):
         assert main(("export", str(MODEL), *call)) == 0
     assert main(("import", "bundle", "--output", "imported")) == 0
     patches = torch.rand(3, 3, input_px, input_px)
