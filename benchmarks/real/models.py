@@ -23,6 +23,7 @@ from histo_monai.utils.randomness import generator
 from histo_monai.wsi.typical import choose_typical
 
 from .features import ColorSource, EncoderSource, FileSource, Source, WithColor
+from .surroundings import PLACES, WithField
 from .tasks import RealTask, Split, targets_of
 
 
@@ -168,8 +169,8 @@ class Selected:
     settings: SelectionSettings = field(default_factory=SelectionSettings)
 
     def is_for(self, task: RealTask) -> bool:
-        """Every task."""
-        return True
+        """Every task; of the field around patches those that have it."""
+        return not isinstance(self.source, WithField) or task.dataset in PLACES
 
     def digest(self, real: Path, task: RealTask, fold: int) -> str:
         """See `BenchmarkModel`."""
@@ -280,6 +281,8 @@ SELECTED = "selected"
 """Name of the row of `Selected`, as `<encoder>-selected`."""
 WITH_COLOR = "selected-color"
 """Name of the row of `Selected` with color beside the encoder."""
+WITH_FIELD = "selected-color-field"
+"""Name of the row of `Selected` with color, or the field around the patch, beside the encoder."""
 COLOR_FOREST = "color-forest"
 """A random forest on the color histogram: nothing is chosen, as choosing between patients misleads on few of them."""
 HEADS = ("linear", "means")
@@ -311,6 +314,11 @@ def frozen_models(
         **{f"{name}-{head}": Frozen(source, (head,)) for name, source in sources.items() for head in heads},
         **{f"{name}-{SELECTED}": Selected(source) for name, source in sources.items()},
         **{f"{name}-{WITH_COLOR}": Selected(WithColor(source)) for name, source in sources.items()},
+        **{
+            f"{name}-{WITH_FIELD}": Selected(WithField(source))
+            for name, source in sources.items()
+            if isinstance(source, EncoderSource)
+        },
     }
     for encoder, source in sources.items() if chooses else ():
         for model in [name for name in models if name.startswith(f"{encoder}-")]:

@@ -104,9 +104,11 @@ def atlas_patches(real: Path, row: pd.Series) -> Iterator[Pixels]:
             yield np.ascontiguousarray(slide.read(box).transpose(1, 2, 0))
 
 
-def cached(cache: Path, name: str, pictures: Callable[[], Iterator[Pixels]]) -> NDArray[np.float32]:
-    """Features of pictures by the frozen ImageNet encoder, computed once."""
-    encoder = write_encoder(IMAGENET, cache / "encoders")
+def cached(
+    cache: Path, name: str, pictures: Callable[[], Iterator[Pixels]], encoder: Path | None = None
+) -> NDArray[np.float32]:
+    """Features of pictures by a frozen encoder, ImageNet's without a path, computed once."""
+    encoder = encoder or write_encoder(IMAGENET, cache / "encoders")
     path = cache / "features" / f"world-{name}-{digest_of(encoder)[:16]}.npz"
     if not path.exists():
         with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from histo_monai.models.settings import COLOR
+from histo_monai.models.settings import COLOR, FIELD
 
 INTENDED = (
     "Research on slides like the training slides. Other scanners, stains and laboratories are untested unless the "
@@ -79,10 +79,12 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     stages = encoder.get("stages")
     part = f"stem and first {stages} stage{'s' * (stages > 1)} of " if stages else ""
     if earlier := encoder.get("earlier_stages"):
-        names = ["color" if stage == COLOR else f"stage {stage}" for stage in earlier]
+        names = [{COLOR: "color", FIELD: "the field"}.get(stage, f"stage {stage}") for stage in earlier]
         part = f"features also of {', '.join(names)}; {part}"
     side = encoder.get("side")
     resized = f", resized to {side} px" if side and side != about["patch_px"] else ""
+    if (field := encoder.get("field", 1)) > 1:
+        resized += f"; predicts the middle of {about['patch_px'] // field} px"
     facts = {
         "gives": gives,
         "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1{resized}",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from histo_monai.models.settings import COLOR
+from histo_monai.models.settings import COLOR, FIELD, FIELD_TIMES
 from histo_monai.slides.annotations.content import is_plain
 from histo_monai.utils.errors import InputError
 
@@ -60,7 +60,13 @@ def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
     about = description["encoder"]
     if not isinstance(about, dict):
         about = {}
-    optional: dict[str, Any] = {"stages": None, "earlier_stages": [], "side": None, "arguments": None}
+    optional: dict[str, Any] = {
+        "stages": None,
+        "earlier_stages": [],
+        "side": None,
+        "arguments": None,
+        "field": 1,
+    }
     _check({**optional, **about}, _ENCODER, path, "encoder.")
 
 
@@ -109,7 +115,7 @@ def _is_finite(value: Any) -> bool:
 
 def _are_earlier_stages(value: Any) -> bool:
     if not isinstance(value, list) or not all(
-        type(number) is int and (number > 0 or number == COLOR) for number in value
+        type(number) is int and (number > 0 or number in (COLOR, FIELD)) for number in value
     ):
         return False
     return all(low < high for low, high in itertools.pairwise(value))
@@ -151,7 +157,11 @@ _ENCODER: dict[str, _Rule] = {
         "a number of stages, at least 1, or null for full depth",
         lambda value: value is None or (type(value) is int and value > 0),
     ),
-    "earlier_stages": (f"rising numbers of stages, at least 1, or {COLOR} for color", _are_earlier_stages),
+    "earlier_stages": (
+        f"rising numbers of stages, at least 1, {COLOR} for color or {FIELD} for the field",
+        _are_earlier_stages,
+    ),
+    "field": (f"1 or {FIELD_TIMES}, sides of a patch", lambda value: value in (1, FIELD_TIMES)),
     "side": (
         "an input side in px, 32 to 2048, or null for the side of the patches",
         lambda value: value is None or (type(value) is int and 32 <= value <= 2048),

@@ -13,7 +13,7 @@ from histo_monai.models.encoders.architectures import ENCODERS, architecture
 from histo_monai.models.encoders.color import NUM_FEATURES, stain_histograms
 from histo_monai.models.encoders.depths import DepthsApart, FirstStages, SeveralDepths, features_after
 from histo_monai.models.encoders.published import HALF, Color, Output
-from histo_monai.models.settings import COLOR, Depth, in_order
+from histo_monai.models.settings import COLOR, FIELD, Depth, in_order
 from histo_monai.utils.errors import InputError
 
 _NUM_FEATURES: dict[tuple[Callable[[int], nn.Module], int], int] = {}
@@ -42,6 +42,7 @@ class Encoder(nn.Module):
         ends: possible last modules of a shortened trunk (`Architecture.stages`).
         stages: number of stages after `end_after`; None: full depth.
         earlier: further depths after `end_at`, whose features come before; numbers of stages.
+        field: side of the input, in sides of the patch in its middle; the field around it is read for `FIELD` alone.
         widths: number of features of each depth.
         weights: SHA-256 (`sha256`) and license (`license`) of the initial weights' file; None: random weights.
     """
@@ -77,6 +78,7 @@ class Encoder(nn.Module):
         self.ends = tuple(ends)
         self.stages: Depth = None
         self.earlier: tuple[int, ...] = ()
+        self.field = 1
         self.widths: tuple[int, ...] = (num_features,)
         self.weights: dict[str, Any] | None = None
 
@@ -104,7 +106,7 @@ class Encoder(nn.Module):
         """
         *others, deepest = in_order(depths)
         earlier = tuple(stages for stages in others if stages is not None)
-        names = [self._end(stages) for stages in earlier if stages != COLOR]
+        names = [self._end(stages) for stages in earlier if stages > 0]
         if deepest is not None:
             self.end_after(deepest)
         if names:
@@ -115,6 +117,8 @@ class Encoder(nn.Module):
             self.widths = tuple(part.shape[1] for part in parts)
         if COLOR in earlier:
             self.widths = (NUM_FEATURES, *self.widths)
+        if FIELD in earlier:
+            self.widths = (self.widths[-1], *self.widths)
         self.earlier, self.num_features = earlier, sum(self.widths)
 
     def _end(self, stages: int) -> str:
@@ -140,7 +144,20 @@ class Encoder(nn.Module):
         Raises:
             InputError: the trunk was built for patches of another side.
         """
-        given = patches
+        whole, num = patches, patches.shape[-1] // self.field
+        if self.field > 1:
+            first = (patches.shape[-1] - num) // 2
+            patches = patches[..., first : first + num, first : first + num]
+        parts = [self._encoded(patches)]
+        if COLOR in self.earlier:
+            histograms = stain_histograms((patches.float() * 255).round().clamp(0, 255).long())
+            parts.insert(0, histograms.float())
+        if FIELD in self.earlier:
+            parts.insert(0, self._encoded(resized(whole, self.side_px or num))[:, -self.widths[-1] :])
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def _encoded(self, patches: torch.Tensor) -> torch.Tensor:
+        """Features of the trunk."""
         if self.side_px is not None:
             patches = resized(patches, self.side_px)
         elif not self.any_size and patches.shape[-2:] != (self.img_px, self.img_px):
@@ -148,11 +165,7 @@ class Encoder(nn.Module):
                 f"encoder {self.name}: patches of {' x '.join(map(str, patches.shape[-2:]))} px, but it was built for "
                 f"{self.img_px} px. Fix: run the pretrain stage again with this patch_px"
             )
-        features = self._vectors(self.trunk((patches - self.mean) / self.std))
-        if COLOR not in self.earlier:
-            return features
-        histograms = stain_histograms((given.float() * 255).round().clamp(0, 255).long())
-        return torch.cat([histograms.float(), features], dim=1)
+        return self._vectors(self.trunk((patches - self.mean) / self.std))
 
     def _vectors(self, output: torch.Tensor) -> torch.Tensor:
         """Features from the output of the trunk."""
@@ -186,6 +199,8 @@ class Encoder(nn.Module):
         optional: dict[str, Any] = {} if self.stages is None else {"stages": self.stages}
         if self.earlier:
             optional["earlier_stages"] = list(self.earlier)
+        if self.field > 1:
+            optional["field"] = self.field
         about = {"name": self.name, "img_px": self.img_px, "num_features": self.num_features}
         if self.side_px is not None:
             optional["side"] = self.side_px
@@ -267,6 +282,7 @@ def encoder_from(about: Mapping[str, Any]) -> Encoder:
         side_px=about.get("side"),
     )
     encoder.end_at([*about.get("earlier_stages", ()), about.get("stages")])
+    encoder.field = about.get("field", 1)
     if encoder.num_features != about["num_features"]:
         raise InputError(
             f"encoder.num_features: {about['num_features']}, but {encoder.name} has {encoder.num_features}. "

@@ -9,9 +9,13 @@ from typing import Annotated, Any
 from histo_monai.utils.settings.rules import NumberOf, Range
 
 Depth = int | None
-"""Number of stages of an encoder; None: the whole encoder; `COLOR`."""
+"""Number of stages of an encoder; None: the whole encoder; `COLOR` or `FIELD`."""
 COLOR = -1
 """As a depth: histograms of the stains of a patch (`models.encoders.color`), before the first stage."""
+FIELD = -2
+"""As a depth: features of the field around a patch at the deepest depth, before color."""
+FIELD_TIMES = 2
+"""Side of the field around a patch, in sides of the patch."""
 _Mean = Annotated[tuple[Annotated[float, Range(-1.0, 1.0)], ...], NumberOf(3)]
 _Std = Annotated[tuple[Annotated[float, Range(0.0, 1.0, exclusive_low=True)], ...], NumberOf(3)]
 

@@ -81,4 +81,4 @@ def _equal(one: Encoder, other: Encoder) -> bool:
 
 def _architecture(encoder: Encoder) -> tuple[Any, ...]:
     """Facts beside the tensors: name and arguments (activations, pooling), and the side of resized patches."""
-    return encoder.name, encoder.arguments, encoder.side_px, encoder.output, encoder.depths
+    return encoder.name, encoder.arguments, encoder.side_px, encoder.output, encoder.depths, encoder.field

@@ -114,7 +114,7 @@ class Assembly:
         environment = dataclasses.replace(environment, device=device or environment.device)
         environment.use_cpus(idist.get_world_size())
         patches = read_patches(paths.PATCHES_CSV)
-        task = Task(task_classes(patches), patch_px=params.patch_px, device=environment.device)
+        task = Task(task_classes(patches), patch_px=params.input_px, device=environment.device)
         reading = PatchReading(params.patch_px, task.classes, environment.workers, task.device)
         return cls(params, environment, patches, task, reading)
 

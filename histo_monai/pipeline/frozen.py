@@ -163,7 +163,7 @@ class HeadTraining:
         described = describe_task_model(
             description,
             classes=assembly.task.classes,
-            patch_px=params.patch_px,
+            patch_px=params.input_px,
             mpp=training_mpp(assembly.patches, params.patch_px),
         )
         described |= {"dataset": params.dataset, "alpha": params.alpha}
@@ -266,6 +266,7 @@ class HeadTraining:
         if depths not in self._encoders:
             encoder, description = load_encoder(self.stored.encoder)
             encoder.end_at(depths)
+            encoder.field = self.assembly.params.field
             self._encoders[depths] = encoder, description
         return self._encoders[depths]
 

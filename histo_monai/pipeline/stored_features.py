@@ -16,9 +16,9 @@ from histo_monai.data.features.tables import check_features, features_of_rows
 from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures
-from histo_monai.finetuning.heads.features import COLOR_NAME
+from histo_monai.finetuning.heads.features import COLOR_NAME, FIELD_NAME
 from histo_monai.models.checkpoint import read_description
-from histo_monai.models.settings import COLOR, Depth
+from histo_monai.models.settings import COLOR, FIELD, Depth
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params
@@ -82,7 +82,7 @@ class StoredRows:
         encoder: file of the encoder, with the batch-norm statistics in use.
         encoder_sha256: digest of the file.
         depths: numbers of stages of the encoder, rising; None, the last, is the whole encoder.
-        patch_px: side of the patches.
+        patch_px: side of what the encoder reads: patches, or the fields around them.
     """
 
     folder: Path
@@ -102,7 +102,7 @@ class StoredRows:
         file = folder / paths.ENCODER
         if not file.is_file():
             raise InputError(f"{folder}: no features of patches. Fix: run the stage features.")
-        return cls(folder / PATCHES, file, file_sha256(file), params.features.depths, params.patch_px)
+        return cls(folder / PATCHES, file, file_sha256(file), params.features.depths, params.input_px)
 
     def check_model(self, path: Path) -> None:
         """Refuse a model whose head was not fitted to these features.
@@ -133,7 +133,7 @@ class StoredRows:
         if len(self.depths) == 1:
             return {WHOLE: self.depths[0]}
         digits = len(str(max(depth or 1 for depth in self.depths)))
-        named = {None: "whole encoder", COLOR: COLOR_NAME}
+        named = {None: "whole encoder", COLOR: COLOR_NAME, FIELD: FIELD_NAME}
         return {named.get(depth) or f"stage {depth:0{digits}d}": depth for depth in self.depths}
 
     def read(self, *tables: pd.DataFrame) -> HeadFeatures:

@@ -17,7 +17,7 @@ from histo_monai.models.encoders.architectures import ENCODERS, Architecture
 from histo_monai.models.encoders.color import stain_histograms
 from histo_monai.models.heads.pairs import PairMLP
 from histo_monai.models.heads.task import LinearHead
-from histo_monai.models.settings import COLOR
+from histo_monai.models.settings import COLOR, FIELD
 from histo_monai.models.shared_backbone import SharedBackbone, folded
 from histo_monai.models.task_model import (
     TaskModel,
@@ -283,6 +283,34 @@ def test_several_depths_in_one_pass_are_the_stages_side_by_side(depths: tuple[in
         again.load_state_dict(encoder.state_dict())
         assert torch.equal(again(patches), encoder(patches))
         assert again.about() == encoder.about() == json.loads(json.dumps(about))
+
+
+@pytest.mark.parametrize("side_px", [None, 48])
+@pytest.mark.parametrize("depths", [(None, FIELD), (1, None, FIELD, COLOR), (2, FIELD), (None,)])
+def test_the_field_is_resized_and_the_middle_is_the_patch(
+    depths: tuple[int | None, ...], side_px: int | None
+) -> None:
+    torch.manual_seed(0)
+    encoder = build_encoder("resnet18", PX, side_px=side_px).eval()
+    fields = _patches(3, 2 * PX)
+    middle = fields[:, :, PX // 2 : PX // 2 + PX, PX // 2 : PX // 2 + PX]
+    whole = torch.nn.functional.interpolate(fields, (side_px or PX,) * 2, mode="bilinear", antialias=True)
+    with torch.no_grad():
+        of_patch = [depth for depth in depths if depth != FIELD]
+        encoder.end_at(of_patch)
+        expected = [encoder(middle)]
+        if FIELD in depths:
+            expected.insert(0, encoder(whole)[:, -encoder.widths[-1] :])
+        again = build_encoder("resnet18", PX, side_px=side_px)
+        again.end_at(depths)
+        again.field = 2
+        again.load_state_dict(encoder.state_dict())
+        torch.testing.assert_close(again.eval()(fields), torch.cat(expected, dim=1))
+        assert sum(again.widths) == again.num_features == again(fields).shape[1]
+        copy = encoder_from(json.loads(json.dumps(again.about()))).eval()
+        copy.load_state_dict(again.state_dict())
+        assert torch.equal(copy(fields), again(fields))
+        torch.testing.assert_close(folded(again)(fields), again(fields), rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_of_the_first_stages_comes_back_from_its_file(tmp_path: Path) -> None:

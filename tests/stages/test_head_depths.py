@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,23 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+import tifffile
 import torch
 
 from histo_monai.data.features.store import read_features
+from histo_monai.data.features.tables import features_of_rows
+from histo_monai.data.tables.patches import read_patches
 from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.settings import COLOR
+from histo_monai.models.settings import COLOR, FIELD
 from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.stored_features import StoredRows
+from histo_monai.slides import Box, open_slide
+from histo_monai.wsi.api import load_model as load_trained
+from histo_monai.wsi.api import predict
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.stream import SlidePatches
 from tests.folders import NewFolder, work_in_copy
@@ -79,11 +86,11 @@ def project(fitted: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.Monkey
     work_in_copy(fitted[0], tmp_path, monkeypatch)
 
 
-def _mapped(model: TaskModel) -> tuple[np.ndarray, np.ndarray]:
-    """Tumor probabilities of a slide by the command `map`, and by the network on the patches of the cells."""
+def _mapped(model: TaskModel, input_px: int = 32) -> tuple[np.ndarray, np.ndarray]:
+    """Tumor probabilities of a slide by the command `map`, and by the network on the inputs around the cells."""
     assert main(("map", "data/raw/own/s6.tif", "--model", str(MODEL), "--output", "maps")) == 0
     scores = pd.read_csv("maps/s6.map.csv")
-    plan = MapPlan(32, 1.0, 32.0, 16.0, 0.5, 64)
+    plan = MapPlan(input_px, 1.0, 32.0, 16.0, 0.5, 64)
     patches = SlidePatches.find(Path("data/raw/own/s6.tif"), None, plan)
     by_cell = {}
     with torch.inference_mode():
@@ -152,15 +159,80 @@ def test_color_beside_the_encoder_is_one_network_too(monkeypatch: pytest.MonkeyP
     _check_map_and_export(model)
 
 
-def _check_map_and_export(model: TaskModel) -> None:
+@pytest.mark.usefixtures("project")
+def test_the_field_around_a_patch_is_one_network_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = read_features(next(FOLDER.glob("*.h5"))).features
+    side_by_side = property(lambda _: SelectionSettings(depths="concatenated"))
+    monkeypatch.setattr(HeadParams, "settings", side_by_side)
+    params_with(features__depth=None, features__field=2, features__views=[])()
+    for call in (ENCODE, FINETUNE, ("consistency", *RUN), ("evaluate", *RUN), ("heatmap", *RUN)):
+        assert main(call) == 0
+    path = next(FOLDER.glob("*.h5"))
+    np.testing.assert_allclose(read_features(path).features, before, rtol=1e-6, atol=1e-6)
+    model, description = from_task_model(MODEL)
+    assert description["encoder"]["earlier_stages"] == [FIELD]
+    assert (description["encoder"]["field"], description["patch_px"]) == (2, 64)
+    _check_features_of_field(model.encoder)
+    _check_map_and_export(model, 64)
+    scores = pd.read_csv("maps/s6.map.csv")
+    stage = pd.read_csv(next(Path("data/heatmaps").rglob("s6.csv")))
+    np.testing.assert_array_equal(stage[["row", "column"]], scores[["row", "column"]])
+    (mine,) = [name for name in scores if name not in stage and name not in ("y", "x", "model_distance")]
+    np.testing.assert_allclose(stage["student"], scores[mine], atol=1e-5)
+    bundle = json.loads(Path("bundle/configs/inference.json").read_text())
+    assert (bundle["loader"]["patch_px"], bundle["stride_um"]) == (64, 32.0)
+    assert main(("suggest", *RUN, "--num", "2")) == 0
+    slide, refused = ("data/raw/own/s6.tif",), ("--output", "refused")
+    for call, word in (
+        (("features", *slide, "--model", str(MODEL), *refused), "field around a patch"),
+        (("export", str(MODEL), "--wsinfer", "refused"), "predicts the middle"),
+        (("export", str(MODEL), "--trunk", "refused.safetensors"), "stage"),
+    ):
+        capsys.readouterr()
+        assert main(call) == 1
+        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+        assert word in line
+    with open_slide(Path(*slide)) as opened:
+        boxes = [Box((float(y), float(x)), 64, 1.0) for y, x in scores[["y", "x"]].to_numpy()]
+        probabilities = predict(load_trained(MODEL), opened, boxes)
+    np.testing.assert_allclose(scores[mine], probabilities[:, 1], atol=1e-5)
+
+
+def _check_features_of_field(encoder: Encoder) -> None:
+    """Stored features of squares are those of pixels read, cropped, resized and encoded one by one."""
+    rows = read_patches(Path("data/index/patches.csv"))
+    rows = rows[rows["y"].notna()].iloc[:5].reset_index(drop=True)
+    assert len(rows) == 5
+    trunk = encoder.trunk.eval()
+
+    def encoded(pixels: np.ndarray) -> np.ndarray:
+        patch = torch.from_numpy(pixels.transpose(2, 0, 1)[None] / np.float32(255))
+        patch = torch.nn.functional.interpolate(patch, (32, 32), mode="bilinear", antialias=True)
+        with torch.inference_mode():
+            return trunk((patch - encoder.mean) / encoder.std)[0].numpy()
+
+    of_field = features_of_rows(FOLDER / "patches", rows, stage=FIELD)
+    of_patch = features_of_rows(FOLDER / "patches", rows)
+    for number, row in enumerate(rows.itertuples()):
+        pixels = np.pad(tifffile.imread(row.path), ((32, 32), (32, 32), (0, 0)), constant_values=255)
+        y, x = int(row.y) + 32, int(row.x) + 32
+        field = pixels[y - 32 : y + 32, x - 32 : x + 32]
+        np.testing.assert_allclose(of_field[number], encoded(field), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(of_patch[number], encoded(field[16:48, 16:48]), rtol=1e-3, atol=1e-3)
+
+
+def _check_map_and_export(model: TaskModel, input_px: int = 32) -> None:
     """Map, ONNX and bundle of the model give what the network gives."""
-    mapped, expected = _mapped(model)
+    mapped, expected = _mapped(model, input_px)
     assert len(mapped) > 20
     np.testing.assert_allclose(mapped, expected, atol=1e-5)
-    for call in (("--onnx", "head.onnx"), ("--wsinfer", "in_qupath"), ("--bundle", "bundle")):
+    into_qupath = () if model.encoder.field > 1 else (("--wsinfer", "in_qupath"),)
+    for call in (("--onnx", "head.onnx"), ("--bundle", "bundle"), *into_qupath):
         assert main(("export", str(MODEL), *call)) == 0
     assert main(("import", "bundle", "--output", "imported")) == 0
-    patches = torch.rand(3, 3, 32, 32)
+    patches = torch.rand(3, 3, input_px, input_px)
     again, _ = from_task_model("imported/model.safetensors")
     with torch.inference_mode():
         outputs = model(patches)
@@ -211,6 +283,7 @@ def test_a_head_at_the_one_depth_that_separates_classes_has_an_encoder_that_ends
         ({"features__depth": [1, 1]}, ENCODE, ("features.depth", "none twice")),
         ({"features__depth": []}, ENCODE, ("features.depth",)),
         ({"features__depth": 0}, ENCODE, ("features.depth", "add null")),
+        ({"features__field": 2}, FINETUNE, ("patch_px is 32, expected 64",)),
         ({"features__depth": [1, 9]}, ENCODE, ("no stage 9", "from 1 to 3")),
         ({"features__depth": [1, 2]}, FINETUNE, ("depth is 0, expected 2",)),
         ({"features__depth": [2, None]}, FINETUNE, ("after stage 2", "features.depth")),
@@ -226,6 +299,19 @@ def test_depths_that_cannot_be_used_are_one_line(
     assert main(call) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
     assert all(word in line for word in words), line
+
+
+@pytest.mark.usefixtures("project")
+def test_images_show_no_field_around_them(capsys: pytest.CaptureFixture[str]) -> None:
+    params_with(features__field=2)()
+    table = pd.read_csv("data/index/patches.csv")
+    table.loc[:2, ["y", "x", "slide_mpp"]] = np.nan
+    table.to_csv("data/index/patches.csv", index=False)
+    for call in (("check",), ENCODE):
+        assert main(call) == 1
+        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+        assert "features.field: 2, but 3 patches are images" in line
+        assert "set features.field: 1" in line
 
 
 @pytest.mark.usefixtures("project")

@@ -90,13 +90,17 @@ def patch_names(names: Sequence[str]) -> NDArray[np.bytes_]:
     return np.array([name.encode() for name in names], dtype=np.bytes_) if names else np.empty(0, "S1")
 
 
+_NAMES = {-1: "color", -2: "field"}
+"""`models.settings.COLOR` and `FIELD`."""
+
+
 def dataset_of(view: str, stage: int = 0) -> str:
     """Name of the dataset of a view after an earlier stage; the empty view is the unaugmented patch.
 
     Args:
-        stage: number of stages; 0 for the encoder's own depth; below 0 for color.
+        stage: number of stages; 0 for the encoder's own depth; -1 for color, -2 for the field around the patch.
     """
-    part = "color" if stage < 0 else f"stage_{stage}"
+    part = _NAMES.get(stage, f"stage_{stage}")
     return "_".join([FEATURES, *([part] if stage else []), *([view] if view else [])])
 
 
@@ -192,7 +196,7 @@ def read_features(path: Path, *, view: str = "", stage: int = 0, **expected: str
                     raise InputError(f"{path}: {name} is {recorded}, expected {value}. {again}")
             name = dataset_of(view, stage)
             if name not in file and dataset_of("", stage) not in file:
-                what = "of color" if stage < 0 else f"after stage {stage}"
+                what = f"of {_NAMES[stage]}" if stage < 0 else f"after stage {stage}"
                 raise InputError(f"{path}: no features {what}. Fix: name it in features.depth.")
             if name not in file:
                 raise InputError(f"{path}: no view {view!r}. Fix: name it in features.views.")

@@ -83,6 +83,17 @@ def problems_ahead(
     return lines or _folds(table, whole_slides, ahead, ahead.maps)
 
 
+def without_field(table: pd.DataFrame, field: int) -> list[str]:
+    """An error line for patches that are images, where `features.field` asks for the field around; else none."""
+    num = int(table["y"].isna().sum())
+    if field == 1 or not num:
+        return []
+    return [
+        f"features.field: {field}, but {num} patches are images, which show no field around them. Fix: set "
+        "features.field: 1, or state slide_id, y and x of each patch"
+    ]
+
+
 def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead) -> list[str]:
     """One line per doubtful setting that does not stop a run; arguments are those of `problems_ahead`."""
     lines = []

@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 Depths = Mapping[str, NDArray]
 """Name of a depth -> float32 features, Shape (N, D_k)."""
 CONCATENATED = "all depths"
+WITH_FIELD = "all depths and field"
 COLOR_NAME = "color"
-"""Depth that is used beside the others alone. It sorts before the names of all others."""
+"""Depth that is used beside the others alone. It sorts before the names of all others but the field."""
+FIELD_NAME = "around"
+"""The field around the patch, as a depth: used beside the others alone, but not beside color. It sorts before color."""
+BESIDE = {COLOR_NAME, FIELD_NAME}
+"""Depths that are no candidates of their own."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +44,42 @@ class Standardization:
 
 
 def standardizations(unlabeled: Depths, depths: str) -> dict[str, Standardization]:
-    """Standardizations of each depth, of all depths side by side, or both.
+    """Standardizations of each depth, of all depths side by side, or both; and of all but color beside the field.
 
     Args:
         unlabeled: features of all training patches, labeled or not.
-        depths: "each", "concatenated" or "both"; a single depth has one standardization. Color has none of its own.
+        depths: "each", "concatenated" or "both"; a single depth has one standardization. Color and field have none of
+            their own.
     """
     names = sorted(unlabeled)
-    sizes = np.array([unlabeled[name].shape[1] for name in names])
-    ends = np.cumsum(sizes)
+    sizes = {name: unlabeled[name].shape[1] for name in names}
+    ends = dict(zip(names, np.cumsum(list(sizes.values())), strict=True))
     each = {}
-    for name, size, end in zip(names, sizes, ends, strict=True):
+    for name in names:
         rows = np.asarray(unlabeled[name], np.float64)
         deviation = rows.std(axis=0)
         factor = 1 / np.where(deviation > 0, deviation, 1.0)
-        each[name] = Standardization((name,), np.arange(end - size, end), rows.mean(axis=0), factor)
-    if len(names) == 1:
-        return each
-    scales = np.sqrt(sizes.mean() / sizes)
-    every = Standardization(
-        tuple(names),
-        np.arange(ends[-1]),
-        np.concatenate([each[name].mean for name in names]),
-        np.concatenate([each[name].factor * scale for name, scale in zip(names, scales, strict=True)]),
-    )
-    each.pop(COLOR_NAME, None)
+        columns = np.arange(ends[name] - sizes[name], ends[name])
+        each[name] = Standardization((name,), columns, rows.mean(axis=0), factor)
+
+    def together(*chosen: str) -> Standardization:
+        mean_size = np.mean([sizes[name] for name in chosen])
+        return Standardization(
+            chosen,
+            np.concatenate([each[name].columns for name in chosen]),
+            np.concatenate([each[name].mean for name in chosen]),
+            np.concatenate([each[name].factor * np.sqrt(mean_size / sizes[name]) for name in chosen]),
+        )
+
+    concatenated = {}
+    if len(of_patch := [name for name in names if name != FIELD_NAME]) > 1:
+        concatenated[CONCATENATED] = together(*of_patch)
+    if FIELD_NAME in names:
+        concatenated[WITH_FIELD] = together(*(name for name in names if name != COLOR_NAME))
+    alone = {name: made for name, made in each.items() if name not in BESIDE}
+    if not concatenated:
+        return alone
     return {
-        **(each if depths != "concatenated" else {}),
-        **({CONCATENATED: every} if depths != "each" else {}),
+        **(alone if depths != "concatenated" else {}),
+        **(concatenated if depths != "each" else {}),
     }

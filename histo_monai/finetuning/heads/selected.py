@@ -67,17 +67,11 @@ class SelectedHead:
 
     def narrowed(self) -> SelectedHead:
         """This head, whose module reads the features of `depths` alone, side by side."""
-        if any(len(part.standardization.names) > 1 for part in self.parts):  # of all depths
-            return self
-        sizes = {part.standardization.names: len(part.standardization.columns) for part in self.parts}
-        start, columns = 0, {}
-        for names in sorted(sizes):
-            columns[names] = np.arange(start, start + sizes[names])
-            start += sizes[names]
+        read = np.unique(np.concatenate([part.standardization.columns for part in self.parts]))
 
         def moved(part: Part) -> Part:
             made = part.standardization
-            return replace(part, standardization=replace(made, columns=columns[made.names]))
+            return replace(part, standardization=replace(made, columns=np.searchsorted(read, made.columns)))
 
         return replace(self, parts=tuple(map(moved, self.parts)))
 

@@ -14,7 +14,13 @@ from scipy.special import softmax
 from histo_monai.data.tables.label_folds import deal_folds
 from histo_monai.finetuning.heads import HEADS
 from histo_monai.finetuning.heads.calibration import log_losses, mixture_weights, temperature_of
-from histo_monai.finetuning.heads.features import COLOR_NAME, CONCATENATED, Depths, standardizations
+from histo_monai.finetuning.heads.features import (
+    COLOR_NAME,
+    CONCATENATED,
+    WITH_FIELD,
+    Depths,
+    standardizations,
+)
 from histo_monai.finetuning.heads.protocol import HeadModel
 from histo_monai.finetuning.heads.rows import balanced
 from histo_monai.finetuning.heads.selected import Candidate, Part, SelectedHead
@@ -99,7 +105,8 @@ def select_head(
                 ]
         mixture = _mixture(compared, targets, labels.patients, counted, num_known, settings.rule)
     else:
-        depth = [name for name in rows if name != CONCATENATED or COLOR_NAME not in features][-1]
+        no_default = {WITH_FIELD, *([CONCATENATED] if COLOR_NAME in features else [])}
+        depth = ([name for name in rows if name not in no_default] or list(rows))[-1]
         mixture = [(Candidate(names[0], grids[names[0]][0], depth), 1.0, 1.0)]
     parts = []
     for candidate, temperature, weight in mixture:

@@ -131,6 +131,11 @@ def _plan(model: Path, look: Look, asked: Asked) -> MapPlan:
             f"--patch-mpp: {asked.patch_mpp:g} µm/px is implausible. Fix: give {low:g} to {high:g}"
         )
     encoder, description = load_encoder(model)
+    if len(encoder.depths) > 1 or encoder.field > 1:
+        raise InputError(
+            f"{model}: reads several depths, color or the field around a patch. Fix: name the encoder.safetensors in "
+            "data/features"
+        )
     sight = sight_of(description)
     mpp = asked.patch_mpp or sight.mpp
     if mpp is None:

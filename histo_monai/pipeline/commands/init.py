@@ -32,6 +32,7 @@ _HEADS = {
     "slide_level.semisupervised_methods": "[supervised]",
     "encoder.side": "128",
     "features.depth": "[0, null]",
+    "features.field": "2",
     "finetune.mode": "head",
 }
 """Params of the first result on own data: heads on frozen features, all labels."""

@@ -192,7 +192,9 @@ def _embeddings(
     if stored is not None:
         return stored
     look = partial(embed, models=assembly.load_run(run), task=assembly.task, features_of=STUDENT)
-    of_candidates, of_labels = (look(assembly.in_order(rows).loader) for rows in (candidates, labeled))
+    field, size = assembly.params.field, assembly.params.evaluate.batch_size
+    loaders = (assembly.reading.fields(rows, field, size) for rows in (candidates, labeled))
+    of_candidates, of_labels = (look(each.loader) for each in loaders)
     return of_candidates, of_labels
 
 

@@ -75,6 +75,7 @@ def of_features(params: Params | None) -> Iterator[Finding]:
         return
     environment.use_cpus()
     batch_size, device = params.evaluate.batch_size, environment.device
+    side *= encoding.field
     speed = encoding_speed(ready, encoding, patch_px=side, batch_size=batch_size, device=device)
     message = (
         f"{name} on {device}: {1000 * speed.seconds:.3g} s per 1,000 patches of {side} px "

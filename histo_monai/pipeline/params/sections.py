@@ -247,6 +247,16 @@ class Params:
         return self.labels[self.dataset]
 
     @property
+    def field(self) -> int:
+        """Side of a model's input, in sides of a patch; networks that train see the patch alone."""
+        return self.features.field if self.finetune.mode == "head" else 1
+
+    @property
+    def input_px(self) -> int:
+        """Side of a model's input."""
+        return self.patch_px * self.field
+
+    @property
     def is_validation_separate(self) -> bool:
         """Whether a labeled validation set selects models; else cross-validation on the training labels."""
         return bool(self.labels_section.validation == "separate")

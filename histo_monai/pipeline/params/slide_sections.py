@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.readers.settings import MapSettings
-from histo_monai.models.settings import COLOR, Depth, in_order
+from histo_monai.models.settings import COLOR, FIELD, FIELD_TIMES, Depth, in_order
 from histo_monai.utils.settings.rules import (
     CountOrZero,
     MicronsPerPixel,
@@ -55,6 +55,7 @@ class FeaturesParams:
 
     Attributes:
         depth: numbers of encoder stages, one or several; None: the whole encoder; 0: color, beside another.
+        field: side of the field around a patch, in sides of the patch, whose features heads use beside; 1: none.
         mpp: of the patches of whole slides, µm/px; None: finest of the pretraining.
         stride_um: distance between patches of whole slides; None: side of a patch.
         views: of each patch, beside the unaugmented one.
@@ -64,6 +65,7 @@ class FeaturesParams:
     """
 
     depth: Annotated[tuple[CountOrZero | None, ...], OneOrSeveral()]
+    field: Annotated[int, Range(1, FIELD_TIMES)]
     mpp: MicronsPerPixel | None
     stride_um: Positive | None
     views: Annotated[tuple[View, ...], Unique(at_least=0)]
@@ -72,8 +74,9 @@ class FeaturesParams:
 
     @property
     def depths(self) -> tuple[Depth, ...]:
-        """Depths, rising; color is the first, the whole encoder the last."""
-        return in_order([COLOR if depth == 0 else depth for depth in self.depth])
+        """Depths, rising: the field, color, numbers of stages, the whole encoder."""
+        field = [FIELD] if self.field > 1 else []
+        return in_order([*field, *(COLOR if depth == 0 else depth for depth in self.depth)])
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from histo_monai.data.index.foresight import (
     problems_ahead,
     remarks_ahead,
     slides_too_coarse,
+    without_field,
 )
 from histo_monai.data.tables.columns import read_centers, read_surveyed_slides, read_whole_slides
 from histo_monai.data.tables.manifests import first_five
@@ -81,7 +82,8 @@ def run() -> None:
         problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
         remarks = remarks_ahead(patches, whole, ahead) if len(patches) else []
         too_coarse, about_slides = _learned_from_slides(params, whole, finest, no_patches=patches.empty)
-        problems, remarks = [*problems, *too_coarse], [*remarks, *about_slides]
+        images = without_field(patches, params.features.field)
+        problems, remarks = [*problems, *images, *too_coarse], [*remarks, *about_slides]
         remarks += [*_unmapped(params, whole), *_bare(every.iloc[bare])]
         remarks += warnings
         named = {every["slide_id"][i]: f"{PICTURES}/{i}.jpg" for i in shown}

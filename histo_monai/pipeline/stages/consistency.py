@@ -68,6 +68,7 @@ PARAM_NAMES = (
     "consistency.paper",
     "evaluate",
     "features.depth",
+    "features.field",
 )
 """Params of the stage in dvc.yaml."""
 _FILES = (paths.MODEL, paths.CHOICE, paths.CURVES, paths.PAIRS)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from histo_monai.data.features.store import read_features
 from histo_monai.data.features.tables import source_digests
+from histo_monai.data.index.foresight import without_field
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn
@@ -87,6 +88,8 @@ def run(method: str, encoder: int) -> None:
     path = paths.encoder_folder(method, encoder) / paths.ENCODER
     code = features_code_sha256()
     asked = _asked(params, path, code, method)
+    for problem in without_field(rows, params.features.field):
+        raise InputError(problem)
     environment = read_environment()
     environment.use_cpus()
     stage = f"features-{method}-{encoder}"
@@ -98,7 +101,7 @@ def run(method: str, encoder: int) -> None:
     looking = _adapted(asked, learned, rows, path, done, encoder, environment, folder)
     jobs = _jobs(slides, {ENCODER: looking})
     of_tables = table_jobs([rows], {ENCODER: looking}) if len(rows) else []
-    work = TableWork(params.patch_px, params.evaluate.batch_size, asked.encoding, done / PATCHES)
+    work = TableWork(asked.plan.patch_px, params.evaluate.batch_size, asked.encoding, done / PATCHES)
     batches = [
         Batch(jobs, FeatureWork(asked.plan, asked.encoding), done),
         Batch(of_tables, work, done / PATCHES),
@@ -186,7 +189,7 @@ def _adapted(
     target = done / paths.ENCODER
     in_ranks = environment.in_ranks
     in_ranks["ranks"] = 1
-    plan = asked.plan
+    plan = dataclasses.replace(asked.plan, patch_px=asked.plan.patch_px // asked.encoding.field)
     shown = slides if len(slides) else rows
     shown = shown[shown["split"] != "test"]
     key = _statistics_sha256(asked, shown, path, seed, environment)
@@ -236,7 +239,7 @@ def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:
     except InputError as error:
         raise InputError(f"features: {error}, or to null for the side of a patch") from None
     return MapPlan(
-        patch_px=params.patch_px,
+        patch_px=params.patch_px * params.features.field,
         mpp=mpp,
         stride_um=stride_um,
         tissue_mpp=params.index.tissue_mpp,

@@ -61,6 +61,7 @@ PARAM_NAMES = (
     "finetune.paper",
     "evaluate.batch_size",
     "features.depth",
+    "features.field",
 )
 """Params of the stage in dvc.yaml."""
 

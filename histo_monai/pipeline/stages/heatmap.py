@@ -144,7 +144,7 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
     assembly.task.check_fits(description, path)
     mpp = patches_mpp(description, path)
     settings = MapPlan(
-        patch_px=params.patch_px,
+        patch_px=params.input_px,
         mpp=mpp,
         stride_um=params.patch_px * mpp if section.stride_um is None else section.stride_um,
         tissue_mpp=params.index.tissue_mpp,

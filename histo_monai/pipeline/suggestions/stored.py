@@ -79,7 +79,7 @@ def _of_slides(
         InputError: A file is missing, or of another slide, encoder or plan; or it lacks a candidate.
     """
     plan = MapPlan(
-        patch_px=search.patch_px,
+        patch_px=assembly.params.input_px,
         mpp=search.mpp,
         stride_um=search.patch_px * search.mpp,
         tissue_mpp=search.tissue_mpp,

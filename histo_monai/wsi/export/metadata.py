@@ -93,12 +93,14 @@ def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict
         {"softmax": True, "dim": 1} if about["classes"] else {"other": "$lambda x: x.float().clamp(0.0, 1.0)"}
     )
     parts = "histo_monai.wsi.export.parts"
+    field = about["encoder"].get("field", 1)
+    stride_um = None if field == 1 else about["patch_px"] // field * about["mpp"]
     return {
         "imports": ["$import torch"],
         "bundle_root": ".",
         "slide": "slide.svs",
         "mpp": None,
-        "stride_um": None,
+        "stride_um": stride_um,
         "output_dir": "$@bundle_root + '/eval'",
         "workers": 0,
         "device": "$torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')",

@@ -9,7 +9,7 @@ from histo_monai.models.card import model_facts
 from histo_monai.models.checkpoint import write_tensors
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.encoders.architectures import python_of_trunk
-from histo_monai.models.settings import COLOR
+from histo_monai.models.settings import COLOR, FIELD
 from histo_monai.models.task_model import load_encoder
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder, check_outputs, whole_file
@@ -34,10 +34,10 @@ def write_trunk(model: Path, path: Path) -> str:
     check_folder(path.parent)
     check_outputs([path], [model], written={})
     encoder, about = load_encoder(model)
-    if encoder.depths != (None,):
-        stages = ", ".join(
-            "0 (color)" if depth == COLOR else str(depth) for depth in encoder.depths if depth is not None
-        )
+    if encoder.depths != (None,) or encoder.field > 1:
+        names = {COLOR: "0 (color)", FIELD: "the field"}
+        stages = ", ".join(names.get(depth, str(depth)) for depth in encoder.depths if depth is not None)
+        stages = stages or "the field"
         raise InputError(
             f"{model}: its depth is stage {stages} of {encoder.name}, which torchvision and timm cannot build. "
             "Fix: export --onnx or --bundle"

@@ -64,8 +64,8 @@ def write_wsinfer(model: Path, folder: Path) -> None:
     network, about = from_task_model(model)
     if about["encoder"].get("field", 1) > 1:
         raise InputError(
-            f"{model}: predicts the middle of each patch, and tiles of WSInfer do not overlap. Fix: export --bundle, or "
-            "set features.field: 1 and train again"
+            f"{model}: predicts the middle of each patch, and tiles of WSInfer do not overlap. Fix: export --bundle, "
+            "or set features.field: 1 and train again"
         )
     config = _config(about, patches_mpp(about, model))
     beside = model.with_suffix(".json")

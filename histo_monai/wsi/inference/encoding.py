@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from histo_monai.data.features.store import StoredPrecision, about_dataset, dataset_of, stored
 from histo_monai.models.encoder import Encoder
-from histo_monai.models.settings import Depth
+from histo_monai.models.settings import FIELD, FIELD_TIMES, Depth
 from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.training.device import channels_last
@@ -67,6 +67,11 @@ class Encoding:
         """The others, numbers of stages."""
         return tuple(stages for stages in self.depths[:-1] if stages is not None)
 
+    @property
+    def field(self) -> int:
+        """Side of the input, in sides of a patch."""
+        return FIELD_TIMES if FIELD in self.depths else 1
+
     def load(self, path: Path, device: torch.device) -> Encoder:
         """The encoder on the device, shortened to its deepest depth, with batch-norms folded.
 
@@ -82,6 +87,7 @@ class Encoding:
             InputError: It has fewer stages.
         """
         encoder.end_at(self.depths)
+        encoder.field = max(encoder.field, self.field)
         encoder = folded(encoder)
         encoder.to(device)
         channels_last(encoder)

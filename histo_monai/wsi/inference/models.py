@@ -148,7 +148,8 @@ def model_plan(
         InputError: the model has no µm/px.
     """
     mpp, patch_px = patches_mpp(description, path), description["patch_px"]
-    stride_um = patch_px * mpp if stride_um is None else stride_um
+    if stride_um is None:
+        stride_um = patch_px // description["encoder"].get("field", 1) * mpp
     return MapPlan(patch_px, mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size)
 
 

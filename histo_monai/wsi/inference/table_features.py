@@ -74,7 +74,7 @@ class TableFeatures(NamedTuple):
     """Features of the patches of one file.
 
     Attributes:
-        rows: Rows of the job.
+        rows: Rows of the job, each with the side of the encoder's input.
         digests: Result of `patch_digests`, Shape (n,).
         datasets: Name in the file -> features, float32, Shape (n, D_k), and attributes.
         corners_xy: Shape (n, 2), int64, upper left corners in level-0 pixels; 0 for images.
@@ -104,7 +104,7 @@ class TableWork:
     """Features of table patches as `SlideWork`.
 
     Attributes:
-        patch_px: Side to which patches are resized.
+        patch_px: Side to which inputs are resized.
         batch_size: Patches per batch.
         encoding: Settings of the features.
         earlier: Folder of earlier files, whose patches are not encoded again.
@@ -141,10 +141,11 @@ class TableWork:
             InputError: A patch cannot be read, or the encoder gives NaN.
         """
         digests = patch_digests(job.rows)
-        shape = (1 + len(self.encoding.views), len(job.rows), networks.num_features)
+        rows = job.rows.assign(side_px=job.rows["side_px"] * self.encoding.field)
+        shape = (1 + len(self.encoding.views), len(rows), networks.num_features)
         features = np.empty(shape, np.float32)
         path = self.earlier / f"{job.slide_id}{self.suffix}"
-        before, is_new = self.made_from(path), np.ones(len(job.rows), bool)
+        before, is_new = self.made_from(path), np.ones(len(rows), bool)
         if before is not None:
             try:
                 is_held, held = earlier_features(path, before, origin, digests, self.encoding.names())
@@ -153,7 +154,7 @@ class TableWork:
                 is_new = ~is_held
             except (OSError, KeyError, ValueError, InputError) as error:
                 _LOG.warning("features: %s is damaged (%s); all its patches are encoded again", path, error)
-        new = job.rows[is_new].reset_index(drop=True)
+        new = rows[is_new].reset_index(drop=True)
         places = np.flatnonzero(is_new)
         for numbers, values in self._encoded(new, networks, device, workers):
             features[:, places[numbers]] = values
@@ -162,13 +163,13 @@ class TableWork:
             raise InputError(f"{job.path}: features are not finite. Fix: run the encoder's stage again.")
         datasets = self.encoding.datasets(features, networks.widths)
         if job.are_images:
-            corners = np.zeros((len(job.rows), 2), np.int64)
-            return TableFeatures(job.rows, digests, datasets, corners, None, networks.name)
+            corners = np.zeros((len(rows), 2), np.int64)
+            return TableFeatures(rows, digests, datasets, corners, None, networks.name)
         with open_slide(job.path, job.mpp) as slide:
             level0_mpp = slide.mpp
-        sides = (job.rows["side_px"] * job.rows["mpp"]).to_numpy() / level0_mpp
-        corners = np.rint(job.rows[["x", "y"]].to_numpy() - sides[:, None] / 2).astype(np.int64)
-        return TableFeatures(job.rows, digests, datasets, corners, level0_mpp, networks.name)
+        sides = (rows["side_px"] * rows["mpp"]).to_numpy() / level0_mpp
+        corners = np.rint(rows[["x", "y"]].to_numpy() - sides[:, None] / 2).astype(np.int64)
+        return TableFeatures(rows, digests, datasets, corners, level0_mpp, networks.name)
 
     def _encoded(
         self, rows: pd.DataFrame, encoder: Encoder, device: torch.device, workers: int

@@ -12,7 +12,13 @@ from scipy.special import log_softmax
 
 from histo_monai.finetuning.heads import HEADS
 from histo_monai.finetuning.heads.calibration import log_losses, mixture_weights, temperature_of
-from histo_monai.finetuning.heads.features import COLOR_NAME, CONCATENATED, standardizations
+from histo_monai.finetuning.heads.features import (
+    COLOR_NAME,
+    CONCATENATED,
+    FIELD_NAME,
+    WITH_FIELD,
+    standardizations,
+)
 from histo_monai.finetuning.heads.rows import LinearModel
 from histo_monai.finetuning.heads.selection import Labels, clustered_error, select_head
 from histo_monai.finetuning.heads.settings import SelectionSettings
@@ -125,14 +131,15 @@ def test_a_narrowed_head_reads_the_depths_of_its_parts_alone() -> None:
     noise = np.random.default_rng(5).normal(size=(90, 20)).astype(np.float32)
     depths = {"a": noise, "b": DEPTHS["late"], "c": noise[::-1].copy(), "d": DEPTHS["early"]}
     settings = SelectionSettings(rule="best", depths="each")
-    head = select_head(depths, LABELS, depths, settings, 0).narrowed()
+    whole = select_head(depths, LABELS, depths, settings, 0)
+    head = whole.narrowed()
     assert head.depths == ("b",)
     outputs = head.module()(torch.from_numpy(depths["b"]))
     np.testing.assert_allclose(torch.softmax(outputs, dim=1), head.predict(depths), atol=2e-5)
-    both = replace(
-        head,
-        parts=(*head.parts, *select_head({"d": depths["d"]}, LABELS, {"d": depths["d"]}, settings, 0).parts),
-    )
+    of_d = select_head({"d": depths["d"]}, LABELS, {"d": depths["d"]}, settings, 0)
+    made = standardizations(depths, "each")["d"]
+    more = [replace(part, standardization=made) for part in of_d.parts]
+    both = replace(whole, parts=(*whole.parts, *more))
     both = replace(
         both, parts=tuple(replace(part, weight=1 / len(both.parts)) for part in both.parts)
     ).narrowed()
@@ -141,7 +148,9 @@ def test_a_narrowed_head_reads_the_depths_of_its_parts_alone() -> None:
     outputs = both.module()(side_by_side)
     np.testing.assert_allclose(torch.softmax(outputs, dim=1), both.predict(depths), atol=2e-5)
     of_all = select_head(DEPTHS, LABELS, DEPTHS, replace(settings, depths="concatenated"), 0)
-    assert of_all.narrowed() is of_all
+    np.testing.assert_array_equal(
+        of_all.narrowed().parts[0].standardization.columns, of_all.parts[0].standardization.columns
+    )
 
 
 def test_color_is_used_beside_other_depths_alone() -> None:
@@ -152,6 +161,35 @@ def test_color_is_used_beside_other_depths_alone() -> None:
     few = {name: x[rows] for name, x in depths.items()}
     head = select_head(few, Labels(CLASSES[rows], PATIENTS[rows], 3), depths, SelectionSettings(), 0)
     assert head.narrowed().depths == ("encoder",)
+
+
+def test_the_field_is_used_beside_the_encoder_and_not_beside_color() -> None:
+    noise = np.random.default_rng(6).normal(size=(90, 40)).astype(np.float32)
+    depths = {COLOR_NAME: noise, FIELD_NAME: DEPTHS["late"], "encoder": DEPTHS["early"]}
+    head = select_head(depths, LABELS, depths, SelectionSettings(), 0)
+    assert {each.depth for each in head.losses} == {"encoder", CONCATENATED, WITH_FIELD}
+    made = standardizations(depths, "both")
+    assert made[CONCATENATED].names == (COLOR_NAME, "encoder")
+    assert made[WITH_FIELD].names == (FIELD_NAME, "encoder")
+    side_by_side = np.concatenate([depths[name] for name in sorted(depths)], axis=1)
+    for each in made.values():
+        expected = np.concatenate([depths[name] for name in each.names], axis=1)
+        np.testing.assert_array_equal(side_by_side[:, each.columns], expected)
+    head = select_head(depths, LABELS, depths, SelectionSettings(depths="concatenated", rule="best"), 0)
+    narrow = head.narrowed()
+    assert narrow.depths == (FIELD_NAME, "encoder")
+    read = np.concatenate([depths[name] for name in narrow.depths], axis=1)
+    outputs = narrow.module()(torch.from_numpy(read))
+    np.testing.assert_allclose(torch.softmax(outputs, dim=1), head.predict(depths), atol=2e-5)
+
+
+def test_without_cross_validation_the_field_is_not_used() -> None:
+    depths = {FIELD_NAME: DEPTHS["late"], "encoder": DEPTHS["early"]}
+    assert set(standardizations(depths, "both")) == {"encoder", WITH_FIELD}
+    rows = np.flatnonzero((CLASSES != 2) | (PATIENTS == "patient 0"))
+    few = {name: x[rows] for name, x in depths.items()}
+    head = select_head(few, Labels(CLASSES[rows], PATIENTS[rows], 3), depths, SelectionSettings(), 0)
+    assert head.depths == ("encoder",)
 
 
 def test_labels_of_one_class_name_the_mend() -> None:
