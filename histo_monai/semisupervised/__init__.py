@@ -23,5 +23,6 @@ METHODS = Registry.of_package(
     mean_teacher="MeanTeacher",
     rankup="RankUp",
     self_training="SelfTraining",
+    diagnoses="Diagnoses",
 )
 """Name in `semisupervised_methods` of params.yaml -> class that follows `protocol`."""

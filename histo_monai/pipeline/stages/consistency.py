@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,10 +105,12 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     read = [paths.PATCHES_CSV, paths.UNLABELED_CSV, folds_csv, *starts]
     read += METHODS.own_files(of_run.student)
     training: Teaching | HeadTraining
+    known: Sized | None = None
     if params.finetune.mode == "head":
         training = HeadTraining.of_run(assembly, of_run, rows, folds, of_run.student)
         training.stored.check_model(starts[0])
-        read.append(training.stored.encoder)
+        read += training.read[1:]
+        folds, known = training.folds, training.diagnoses
     else:
         training = _teaching(assembly, of_run, rows, folds, read)
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
@@ -123,6 +125,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     metrics = {
         **validation_metrics(course.validation),
         **label_counts(rows),
+        **({} if known is None else {"num_diagnoses": len(known)}),
         "num_unlabeled": len(rows.unlabeled),
         "num_folds": len(described),
         "interpolation_weight": float(at.start_weight if (at := result.interpolation) else result.is_start),
