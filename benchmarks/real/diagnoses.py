@@ -36,7 +36,7 @@ from histo_monai.finetuning.heads.unlabeled.self_training import (
 )
 from histo_monai.finetuning.learners import choose_model
 from histo_monai.finetuning.top_patches import fit_top_patches, top_mean
-from histo_monai.semisupervised.diagnoses import Diagnoses
+from histo_monai.semisupervised.heads.diagnoses import Diagnoses
 from histo_monai.semisupervised.settings import DiagnosesSettings
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.process.products import product

@@ -20,7 +20,7 @@ from histo_monai.finetuning.heads.unlabeled.self_training import (
     SlideKinds,
     Unlabeled,
 )
-from histo_monai.semisupervised.diagnoses import Diagnosed, Diagnoses, fit_diagnoses
+from histo_monai.semisupervised.heads.diagnoses import Diagnosed, Diagnoses, fit_diagnoses
 from histo_monai.semisupervised.settings import DiagnosesSettings
 from histo_monai.utils.errors import InputError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     read = [paths.PATCHES_CSV, paths.UNLABELED_CSV, folds_csv, *starts]
     read += METHODS.own_files(of_run.student)
     training: Teaching | HeadTraining
-    known: Sized | None = None
     if params.finetune.mode == "head":
         training = HeadTraining.of_run(assembly, of_run, rows, folds, of_run.student)
         training.stored.check_model(starts[0])
         read += training.read[1:]
-        folds, known = training.folds, training.diagnoses
     else:
         training = _teaching(assembly, of_run, rows, folds, read)
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
@@ -124,8 +122,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     choice = _choose(training, of_run, model, validated)
     metrics = {
         **validation_metrics(course.validation),
-        **label_counts(rows),
-        **({} if known is None else {"num_diagnoses": len(known)}),
+        **label_counts(rows, training.diagnoses if isinstance(training, HeadTraining) else None),
         "num_unlabeled": len(rows.unlabeled),
         "num_folds": len(described),
         "interpolation_weight": float(at.start_weight if (at := result.interpolation) else result.is_start),
@@ -140,7 +137,15 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         save_model(folder / paths.MODEL, state, whole)
         of_folds = [{**of_fold, **about} for of_fold in described]
         write_fold_models(
-            folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names, reference
+            folder / paths.FOLDS,
+            STUDENT,
+            training.folds,
+            rows.labeled,
+            validated,
+            of_folds,
+            model,
+            names,
+            reference,
         )
         write_json(
             folder / paths.CHOICE,
@@ -150,7 +155,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         image.imsave(folder / paths.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
-    for fold in (None, *range(folds.num)):
+    for fold in (None, *range(training.folds.num)):
         _checkpoint(of_run, fold).unlink(missing_ok=True)
     in_words = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("consistency: output=%s %s", of_run.student_folder, in_words)
