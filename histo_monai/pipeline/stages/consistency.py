@@ -111,6 +111,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         read += training.read[1:]
     else:
         training = _teaching(assembly, of_run, rows, folds, read)
+    folds = training.folds
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
     if isinstance(training, Teaching):
         training = training.weighed()
@@ -137,15 +138,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         save_model(folder / paths.MODEL, state, whole)
         of_folds = [{**of_fold, **about} for of_fold in described]
         write_fold_models(
-            folder / paths.FOLDS,
-            STUDENT,
-            training.folds,
-            rows.labeled,
-            validated,
-            of_folds,
-            model,
-            names,
-            reference,
+            folder / paths.FOLDS, STUDENT, folds, rows.labeled, validated, of_folds, model, names, reference
         )
         write_json(
             folder / paths.CHOICE,
@@ -155,7 +148,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         image.imsave(folder / paths.PAIRS, result.picture)
         write_metrics(folder, metrics, provenance, summary=metrics)
     write_end(_events(of_run), assembly.hyperparameters(of_run), metrics)
-    for fold in (None, *range(training.folds.num)):
+    for fold in (None, *range(folds.num)):
         _checkpoint(of_run, fold).unlink(missing_ok=True)
     in_words = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     _LOG.info("consistency: output=%s %s", of_run.student_folder, in_words)
