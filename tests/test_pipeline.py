@@ -87,7 +87,11 @@ def test_the_digests_of_a_method_hold_its_file_and_its_imports_and_no_other_meth
         for package, names in METHOD_FOLDERS.items()
         for name in names
     }
-    methods = {f"histo_monai/{method}.py": method for method in files}
+    methods = {
+        f"{names.module(name).replace('.', '/')}.py": f"{package}/{name}"
+        for package, names in METHOD_FOLDERS.items()
+        for name in names
+    }
     builds_on = {
         method: {methods[file] for file in read if file in methods} for method, read in files.items()
     }

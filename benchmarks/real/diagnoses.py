@@ -23,12 +23,21 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from histo_monai.finetuning.class_means import ClassMeans
 from histo_monai.finetuning.depth import WHOLE
-from histo_monai.finetuning.diagnoses import Diagnosed, fit_diagnoses
 from histo_monai.finetuning.heads.logistic import Logistic
-from histo_monai.finetuning.heads.selection import Labels, select_head
+from histo_monai.finetuning.heads.selected import SelectedHead
+from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
+from histo_monai.finetuning.heads.unlabeled.self_training import (
+    POSITIVE,
+    HeadData,
+    SlideKinds,
+    Unlabeled,
+    labels_alone,
+)
 from histo_monai.finetuning.learners import choose_model
 from histo_monai.finetuning.top_patches import fit_top_patches, top_mean
+from histo_monai.semisupervised.heads.diagnoses import Diagnoses
+from histo_monai.semisupervised.settings import DiagnosesSettings
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.process.products import product
 from histo_monai.utils.randomness import generator
@@ -43,6 +52,7 @@ from .cohorts import MPP, NUM_SLIDES, Cohort, read_cohort
 from .simulated import PATCH_PX
 
 NUM_LABELS, NUM_FOLDS = 60, 3
+SETTINGS = DiagnosesSettings(prior=0.3, label_weight=0.5, negative_label_weight=0.1, strength=0.01)
 FOUR = ("max_probability", "q99_probability", "largest_area_mm2_t50", "tissue_share_t50")
 ATTENTION = {
     "attention, committed recipe": MilSettings(5, 30, 1e-3, 1e-2, 64, 0.25, 2048),
@@ -56,10 +66,18 @@ Model = Callable[["Task", NDArray, NDArray], Scores]
 
 
 class Task:
-    """A dataset with standardized features and a label budget; `training` can leave slides out."""
+    """A dataset with standardized features, a label budget, and `per_slide` unlabeled patches of each slide, or all.
 
-    def __init__(self, cohort: Cohort) -> None:
+    Attributes:
+        accepted: of each fit with diagnoses, whether the safeguard accepted them.
+    """
+
+    def __init__(self, cohort: Cohort, per_slide: int | None = None) -> None:
         self.cohort = cohort
+        order = generator(0, "unlabeled").permutation(len(cohort.slides))
+        in_slide = pd.Series(order).groupby(cohort.slides[order]).cumcount()
+        self.unlabeled = np.sort(order[in_slide < (per_slide or len(order))])
+        self.accepted: list[bool] = []
         raw = cohort.features[WHOLE]
         own = raw[cohort.slides < NUM_SLIDES]
         self.rows = (raw - own.mean(axis=0)) / np.maximum(own.std(axis=0), 1e-6)
@@ -92,12 +110,7 @@ def class_means(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
 
 def selected(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
     """The head that cross-validation selects."""
-    raw, cohort = task.cohort.features[WHOLE], task.cohort
-    labels = Labels(task.targets[labeled], cohort.slides[labeled].astype(str), 2)
-    every = {WHOLE: raw[cohort.slides < NUM_SLIDES]}
-    head = select_head({WHOLE: raw[labeled]}, labels, every, SelectionSettings(), 0)
-    negative, positive = np.maximum(head.predict({WHOLE: raw}).T, 1e-9)
-    return np.log(positive / negative)
+    return _log_odds(labels_alone(_data(task, labeled, slides)).head, task)
 
 
 def negatives(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
@@ -115,11 +128,24 @@ def negatives(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
 
 
 def diagnoses(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
-    """`fit_diagnoses`."""
+    """The student `diagnoses`."""
+    fitted = Diagnoses.fit_head(_data(task, labeled, slides), SETTINGS)
+    task.accepted.append(fitted.is_accepted)
+    return _log_odds(fitted.head, task)
+
+
+def _data(task: Task, labeled: NDArray, slides: NDArray) -> HeadData:
+    raw, names = task.cohort.features[WHOLE], task.cohort.slides.astype(str)
     rest = _others(task, labeled, slides)
-    of_rest = task.cohort.slides[rest]
-    diagnosed = Diagnosed(task.rows[rest], of_rest, task.cohort.diagnoses[of_rest])
-    return _difference(fit_diagnoses(task.rows[labeled], task.targets[labeled], diagnosed).outputs(task.rows))
+    kinds = task.cohort.diagnoses[task.cohort.slides[rest]].astype(np.int64)
+    unlabeled = Unlabeled({WHOLE: raw[rest]}, names[rest], SlideKinds(names[rest], kinds, POSITIVE))
+    labels = Labels(task.targets[labeled], names[labeled], 2)
+    return HeadData({WHOLE: raw[labeled]}, labels, unlabeled, SelectionSettings(), 0)
+
+
+def _log_odds(head: SelectedHead, task: Task) -> Scores:
+    negative, positive = np.maximum(head.predict({WHOLE: task.cohort.features[WHOLE]}).T, 1e-9)
+    return np.log(positive / negative)
 
 
 def top_patches(task: Task) -> Scores:
@@ -134,7 +160,8 @@ def _difference(outputs: Scores) -> Scores:
 
 
 def _others(task: Task, labeled: NDArray, slides: NDArray) -> NDArray[np.intp]:
-    return np.setdiff1d(np.flatnonzero(np.isin(task.cohort.slides, slides)), labeled)
+    own = task.unlabeled[np.isin(task.cohort.slides[task.unlabeled], slides)]
+    return np.setdiff1d(own, labeled)
 
 
 def patch_figures(task: Task, draws: Sequence[int]) -> dict[str, dict[str, float]]:
@@ -258,16 +285,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--seeds", type=int, nargs="+", required=True, help="of the datasets")
     options.add_argument("--side-px", type=int, default=1536, help="side of the slides, at 1 µm/px")
     options.add_argument("--draws", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="of the labels")
-    options.add_argument("--map-draws", type=int, nargs="+", default=[0, 1], help="of the labels, for maps")
+    options.add_argument(
+        "--map-draws",
+        type=int,
+        nargs="*",
+        default=[0, 1],
+        help="of the labels, for maps; none: no slide models",
+    )
+    options.add_argument("--per-slide", type=int, help="unlabeled patches of each slide; else all")
     given = options.parse_args(argv)
     torch.set_num_threads(1)
     found: dict[str, list[pd.DataFrame]] = {"patches": [], "slides": []}
     for seed in given.seeds:
-        task = Task(read_cohort(given.cache, seed, given.side_px))
-        figures = {
-            "patches": patch_figures(task, given.draws),
-            "slides": slide_figures(task, given.map_draws),
-        }
+        task = Task(read_cohort(given.cache, seed, given.side_px), given.per_slide)
+        figures = {"patches": patch_figures(task, given.draws)}
+        print(f"diagnoses accepted: {sum(task.accepted)} of {len(task.accepted)}")
+        if given.map_draws:
+            figures["slides"] = slide_figures(task, given.map_draws)
         for kind, table in figures.items():
             found[kind].append(pd.DataFrame(table).T)
             print(f"seed {seed}\n{found[kind][-1].round(3).to_string()}", flush=True)
@@ -275,7 +309,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("patches", "60 patches, selected head"),
         ("slides", "linear, means or means and SD (committed)"),
     ):
-        for metric in found[kind][0]:
+        for metric in found[kind][0] if found[kind] else ():
             values = pd.DataFrame([table[metric] for table in found[kind]])
             print(f"\n{metric}, {len(values)} datasets; difference from: {reference}")
             for name, column in values.items():

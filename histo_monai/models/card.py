@@ -94,6 +94,8 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
     if about["kind"] != "encoder":
         num_labels = metrics.get("num_labels", metrics.get("num_labeled", "—"))
         facts["labels"] = f"{num_labels} of {about.get('dataset')} (alpha {about.get('alpha')})"
+        if diagnoses := metrics.get("num_diagnoses"):
+            facts["labels"] += f", and {diagnoses} diagnoses of slides"
     stains = (
         "simulated H&E, no real slide" if about["source"] == "phantom" else "stains of its training slides"
     )

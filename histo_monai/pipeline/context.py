@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -298,9 +298,10 @@ def write_fold_models(
     write_predictions(folder / paths.PREDICTIONS, [table])
 
 
-def label_counts(rows: TrainingRows) -> dict[str, int]:
-    """Number of labels for training, for selection, and in all."""
+def label_counts(rows: TrainingRows, diagnoses: Sized | None = None) -> dict[str, int]:
+    """Number of labels for training, for selection, and in all; of diagnoses, if they teach."""
     return {
+        **({} if diagnoses is None else {"num_diagnoses": len(diagnoses)}),
         "num_labeled": len(rows.labeled),
         "num_validation": len(rows.validation),
         "num_labels": len(rows.labeled) + len(rows.validation),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from histo_monai.data.loaders.labeled import spread
+from histo_monai.data.tables.columns import read_whole_slides
+from histo_monai.data.tables.folds import training_diagnoses
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.tasks import grouping_key, task_targets, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
@@ -23,8 +24,10 @@ from histo_monai.finetuning.depth import WHOLE
 from histo_monai.finetuning.heads.features import standardizations
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.unlabeled.self_training import (
+    NO_DIAGNOSIS,
     HeadData,
     SelfTrained,
+    SlideKinds,
     Unlabeled,
     labels_alone,
 )
@@ -44,12 +47,10 @@ from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.stored_features import OF_MODEL, HeadFeatures, StoredRows
+from histo_monai.pipeline.stored_features import OF_MODEL, HeadFeatures, StoredRows, predictions_of
 from histo_monai.semisupervised import METHODS
 from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
-from histo_monai.training.task import Task
-from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes, on_one_core
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.roles import FINETUNED
@@ -114,10 +115,11 @@ class HeadTraining:
 
     Attributes:
         stored: features of all rows.
-        folds: patient folds.
+        folds: patient folds, with all patients that have a diagnosis, if the student reads diagnoses.
         seed: of all random decisions.
         student: semi-supervised method; empty for the fine-tuning.
         start: file of the fine-tuned model.
+        diagnoses: `training_diagnoses`; None if the student reads none.
     """
 
     assembly: Assembly
@@ -127,6 +129,7 @@ class HeadTraining:
     seed: int
     student: str
     start: Path
+    diagnoses: pd.Series | None = None
 
     @classmethod
     def of_run(
@@ -135,12 +138,24 @@ class HeadTraining:
         """Heads of the fine-tuning of a run, or of its student.
 
         Raises:
-            InputError: the stored features are missing, or of another encoder, slide or patch.
+            InputError: the stored features are missing, or of another encoder, slide or patch; or the student lacks
+                diagnoses.
         """
         stored = StoredRows.of_encoder(assembly.params, run.method, run.encoder)
         stored.check(pd.concat([rows.labeled, rows.unlabeled, rows.validation]))
         seed = derive_seed(run.derived_seed, "head")
-        return cls(assembly, stored, rows, folds, seed, student, run.models[FINETUNED])
+        training = cls(assembly, stored, rows, folds, seed, student, run.models[FINETUNED])
+        reads = bool(student) and assembly.params.consistency.methods[student].reads_diagnoses
+        return training._with_diagnoses() if reads else training
+
+    def _with_diagnoses(self) -> Self:
+        """With the diagnoses of training slides, whose patients are in folds, so that no map is of a model's own."""
+        task, others = self.assembly.task, _without_labels(self.rows)
+        slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
+        known = training_diagnoses(slides, others, self.assembly.params.positive_class, task.classes)
+        keys = others.assign(patient=_patients(others)).drop_duplicates("slide_id").set_index("slide_id")
+        patients = keys["patient"].loc[known.sort_values(kind="stable").index]
+        return replace(self, diagnoses=known, folds=self.folds.with_others(patients.tolist()))
 
     def train(
         self, fold: int | None = None, candidate: float | None = None
@@ -213,15 +228,23 @@ class HeadTraining:
         """Training data with all labels, or without a fold."""
         rows = self._rows_without(fold)
         labeled = self._features.of(rows.labeled)
-        others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
-        others = others.reset_index(drop=True)
+        others = _without_labels(rows)
         return HeadData(
             labeled,
             Labels(self._targets(rows.labeled), _patients(rows.labeled), self.assembly.task.num_classes),
-            Unlabeled(self._features.of(others), _patients(others)),
+            Unlabeled(self._features.of(others), _patients(others), self._slide_kinds(others)),
             self.assembly.params.finetune.head.settings,
             self.seed if fold is None else derive_seed(self.seed, "fold", fold),
         )
+
+    def _slide_kinds(self, rows: pd.DataFrame) -> SlideKinds | None:
+        if self.diagnoses is None:
+            return None
+        assert self.assembly.task.classes is not None  # `training_diagnoses`
+        positive = self.assembly.task.classes.index(self.assembly.params.positive_class)
+        slides = rows["slide_id"].to_numpy(str)
+        kinds = self.diagnoses.astype(np.int64).reindex(slides, fill_value=NO_DIAGNOSIS)
+        return SlideKinds(slides, np.asarray(kinds, np.int64), positive)
 
     def cross_validate(
         self,
@@ -251,7 +274,8 @@ class HeadTraining:
     @property
     def read(self) -> list[Path]:
         """Files beside patches.csv that heads are made from."""
-        return [paths.UNLABELED_CSV, self.stored.encoder]
+        slides = [] if self.diagnoses is None else [paths.WHOLE_SLIDES_CSV]
+        return [paths.UNLABELED_CSV, self.stored.encoder, *slides]
 
     @cached_property
     def _fitted(self) -> dict[int | None, Fitted]:
@@ -294,23 +318,11 @@ class HeadTraining:
         return answers(patches.squeeze(1).numpy(), predictions, targets.tolist(), self.assembly.task.classes)
 
 
+def _without_labels(rows: TrainingRows) -> pd.DataFrame:
+    """Training patches without a label in the budget."""
+    others = rows.unlabeled[~rows.unlabeled["patch_id"].isin(rows.labeled["patch_id"])]
+    return others.reset_index(drop=True)
+
+
 def _patients(rows: pd.DataFrame) -> NDArray[Any]:
     return grouping_key(rows).to_numpy(str)
-
-
-def predictions_of(
-    head: nn.Module, depths: Sequence[Depth], task: Task, features: HeadFeatures, rows: pd.DataFrame
-) -> NDArray[np.float32]:
-    """Predictions of a head from features at some depths, (n, K): class probabilities or scores.
-
-    Raises:
-        InputError: a feature or a prediction is not finite.
-    """
-    with torch.no_grad():
-        outputs = head.cpu()(torch.from_numpy(features.at(rows, depths)))
-        predicted: NDArray[np.float32] = task.objective.predictions(outputs).numpy()
-    if not np.isfinite(predicted).all():
-        raise InputError(
-            f"{paths.DATA}/features: a feature is not finite. Fix: run the stages pretrain and features again."
-        )
-    return predicted

@@ -10,7 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from histo_monai.data.features.tables import check_features, features_of_rows
 from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
@@ -22,6 +24,7 @@ from histo_monai.models.settings import COLOR, FIELD, Depth
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params
+from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import file_sha256
 
@@ -164,6 +167,24 @@ class StoredRows:
     def _expected(self) -> dict[str, Any]:
         about = {"encoder_sha256": self.encoder_sha256, "patch_px": self.patch_px}
         return {**about, "depth": self.depths[-1] or 0}
+
+
+def predictions_of(
+    head: nn.Module, depths: Sequence[Depth], task: Task, features: HeadFeatures, rows: pd.DataFrame
+) -> NDArray[np.float32]:
+    """Predictions of a head from features at some depths, (n, K): class probabilities or scores.
+
+    Raises:
+        InputError: a feature or a prediction is not finite.
+    """
+    with torch.no_grad():
+        outputs = head.cpu()(torch.from_numpy(features.at(rows, depths)))
+        predicted: NDArray[np.float32] = task.objective.predictions(outputs).numpy()
+    if not np.isfinite(predicted).all():
+        raise InputError(
+            f"{paths.DATA}/features: a feature is not finite. Fix: run the stages pretrain and features again."
+        )
+    return predicted
 
 
 def stored_features(

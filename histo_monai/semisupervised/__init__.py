@@ -22,6 +22,7 @@ METHODS = Registry.of_package(
     spatial_neighbors="SpatialNeighbors",
     mean_teacher="MeanTeacher",
     rankup="RankUp",
-    self_training="SelfTraining",
+    self_training="heads.SelfTraining",
+    diagnoses="heads.Diagnoses",
 )
 """Name in `semisupervised_methods` of params.yaml -> class that follows `protocol`."""

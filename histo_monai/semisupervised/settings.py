@@ -20,11 +20,13 @@ class MethodSettings:
         finetune_modes: values of `finetune.mode` that the method works with: "all" for networks that train
             (`protocol.SemiSupervised`), "last" and "adapters" if its encoder does not train, "head" for heads on frozen
             features (`protocol.HeadTeacher`).
+        reads_diagnoses: whether `HeadData.unlabeled` brings the diagnoses of training slides.
     """
 
     by_recipe: ClassVar[bool] = False
     needs_neighbors: ClassVar[bool] = False
     finetune_modes: ClassVar[tuple[str, ...]] = ("all",)
+    reads_diagnoses: ClassVar[bool] = False
 
     @property
     def keeps_best_epoch(self) -> bool:
@@ -142,6 +144,26 @@ class SelfTrainingSettings(MethodSettings):
     threshold: Annotated[float, Range(0.0, 1.0)]
     propagation: Annotated[float, Range(0.0, 0.999)]
     num_neighbors: Count
+
+
+@dataclass(frozen=True)
+class DiagnosesSettings(MethodSettings):
+    """Head of labels and diagnoses, selected on simulated lymph nodes with 60 labels and 36 diagnoses.
+
+    Attributes:
+        prior: fraction of positive patches on positive slides.
+        label_weight: weight of the labeled positive patches among all positive ones.
+        negative_label_weight: weight of the labeled negative patches among all negative ones.
+        strength: inverse L2 penalty.
+    """
+
+    finetune_modes: ClassVar[tuple[str, ...]] = ("head",)
+    reads_diagnoses: ClassVar[bool] = True
+
+    prior: Annotated[float, Range(0.001, 0.999)]
+    label_weight: Annotated[float, Range(0.001, 0.999)]
+    negative_label_weight: Annotated[float, Range(0.001, 0.999)]
+    strength: Positive
 
 
 @dataclass(frozen=True)

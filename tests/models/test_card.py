@@ -27,6 +27,8 @@ def test_a_card_tells_resolution_labels_stains_and_what_the_model_is_not_for() -
     facts = model_facts(ABOUT)
     assert facts["takes"] == "RGB patches of 64 px at 0.5 µm/px, 0..1"
     assert facts["labels"] == "60 of own (alpha 0.1)"
+    taught = ABOUT | {"metrics": {"num_labeled": 60, "num_diagnoses": 36}}
+    assert model_facts(taught)["labels"] == "60 of own (alpha 0.1), and 36 diagnoses of slides"
     assert facts["stains used in training"] == "stains of its training slides; training jitter up to 0.1"
     assert facts["validation"] == "accuracy 0.75"
     assert facts["meant for"] == INTENDED

@@ -132,7 +132,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("semisupervised_methods", ["toi"]), "self_training, toy, got 'toi'; did you mean 'toy'?"),
+        (("semisupervised_methods", ["toi"]), "diagnoses, toy, got 'toi'; did you mean 'toy'?"),
         (("methods", {"toi": {"decay": 0.5}}), "consistency.methods.toi: unknown key; did you mean 'toy'?"),
         (
             ("methods", {"toy": {"decay": 2.0}}),

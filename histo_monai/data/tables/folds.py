@@ -55,6 +55,38 @@ def slides_to_fold(slides: pd.DataFrame, patches: pd.DataFrame, positive: str) -
     return labeled[labeled["slide_id"].isin(trained_on)].reset_index(drop=True)
 
 
+def training_diagnoses(
+    slides: pd.DataFrame, patches: pd.DataFrame, positive: str, classes: Sequence[str] | None
+) -> pd.Series:
+    """Whether each training slide with a label and patches is positive; index `slide_id`.
+
+    Args:
+        slides: `columns.WHOLE_SLIDE_COLUMNS`; labels of other splits are not read.
+        patches: Training patches without a label in the budget, `columns.PATCH_COLUMNS`.
+        positive: Label of positive slides, and a class of the patches.
+        classes: Classes of the patches; None for scores.
+
+    Raises:
+        InputError: The classes are not `positive` and one other, or the slides are not of both kinds.
+    """
+    if classes is None or len(classes) != 2 or positive not in classes:
+        raise InputError(
+            f"diagnoses: expected two classes of patches, one of them {positive!r}, got "
+            f"{', '.join(classes) if classes else 'scores'}. Fix: set heatmap.<dataset>.positive_class to a class, or "
+            "semisupervised_methods: [supervised]"
+        )
+    is_known = (slides["split"] == "train") & (slides["label"] != "")
+    known = slides[is_known & slides["slide_id"].isin(patches["slide_id"])].set_index("slide_id")
+    is_positive = known["label"] == positive
+    if not is_positive.any() or is_positive.all():
+        raise InputError(
+            f"diagnoses: {is_positive.sum()} training slides with unlabeled patches are {positive!r} and "
+            f"{(~is_positive).sum()} have another label. Fix: label slides of both kinds, and set "
+            "labels.<dataset>.unlabeled above 0"
+        )
+    return is_positive
+
+
 def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]) -> str:
     """Reason in one line if slides cannot be diagnosed; else empty.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,13 @@ class LabelFolds:
     def of_slides(self, slides: pd.DataFrame) -> NDArray[np.int64]:
         """Fold number of each slide, shape (rows,); -1 for patients without a fold."""
         return self._numbers(patient_or_slide(slides))
+
+    def with_others(self, patients: Sequence[str]) -> LabelFolds:
+        """These folds, with patients that have none dealt in turn; unchanged without folds."""
+        fold_of = dict(self.fold_of)
+        for patient in patients if self.num else ():
+            fold_of.setdefault(patient, len(fold_of) % self.num)
+        return LabelFolds(fold_of, self.why_none)
 
     def _numbers(self, keys: pd.Series) -> NDArray[np.int64]:
         return np.array([self.fold_of.get(key, -1) for key in keys], np.int64)

@@ -155,11 +155,22 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
                 )
             counts = experiment.metrics[trained]
             num_labels = counts.get("num_labels", counts["num_labeled"])  # Labels for selection count, too.
-            place, repeat = (params.alpha, num_labels), (run.encoder, run.seed)
+            of_student = experiment.metrics.get((run.student_folder / paths.SUMMARY).as_posix(), {})
+            diagnoses = of_student.get("num_diagnoses", 0)  # A diagnosis counts as a label.
+            alpha, repeat = params.alpha, (run.encoder, run.seed)
             finetuned, student = (patches.predictions[name] for name in (FINETUNED, STUDENT))
             members += [
-                Member(run.method, "finetune", repeat, *place, np.nan, np.nan, finetuned),
-                Member(run.method, run.student, repeat, *place, params.mu, params.n_aug, student),
+                Member(run.method, "finetune", repeat, alpha, num_labels, np.nan, np.nan, finetuned),
+                Member(
+                    run.method,
+                    run.student,
+                    repeat,
+                    alpha,
+                    num_labels + diagnoses,
+                    params.mu,
+                    params.n_aug,
+                    student,
+                ),
             ]
     assert first is not None
     return members, first

@@ -109,9 +109,10 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     if params.finetune.mode == "head":
         training = HeadTraining.of_run(assembly, of_run, rows, folds, of_run.student)
         training.stored.check_model(starts[0])
-        read.append(training.stored.encoder)
+        read += training.read[1:]
     else:
         training = _teaching(assembly, of_run, rows, folds, read)
+    folds = training.folds
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
     if isinstance(training, Teaching):
         training = training.weighed()
@@ -123,7 +124,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     choice = _choose(training, of_run, model, validated)
     metrics = {
         **validation_metrics(course.validation),
-        **label_counts(rows),
+        **label_counts(rows, training.diagnoses if isinstance(training, HeadTraining) else None),
         "num_unlabeled": len(rows.unlabeled),
         "num_folds": len(described),
         "interpolation_weight": float(at.start_weight if (at := result.interpolation) else result.is_start),

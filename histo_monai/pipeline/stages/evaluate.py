@@ -28,12 +28,11 @@ from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.finetuning import frozen_encoder, starts_from_file
-from histo_monai.pipeline.frozen import predictions_of
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
-from histo_monai.pipeline.stored_features import HeadFeatures, StoredRows, stored_features
+from histo_monai.pipeline.stored_features import HeadFeatures, StoredRows, predictions_of, stored_features
 from histo_monai.reports import figures
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.task import Task

@@ -57,7 +57,7 @@ NO_LIBRARIES = without_libraries("charts and the viewer of slides", "dvc repro -
 _COMPARISON = {"title": str, "about": {str: str}, "warnings": [str], "provenance": PROVENANCE_SHAPE}
 _LABELS, _CHECKED = {"warnings?": [str]}, {"remarks?": [str]}
 _COUNTS = {"patches_train?": COUNT}
-_TRAINED = {"num_labeled?": COUNT, "num_validation?": COUNT, "num_unlabeled?": COUNT}
+_TRAINED = {f"num_{name}?": COUNT for name in ("labeled", "validation", "unlabeled", "diagnoses")}
 _CHOICE = {
     "chosen": Rule(" or ".join(MODELS), lambda value: value in tuple(MODELS)),
     "measure?": str,
@@ -143,6 +143,8 @@ def _results(
     of_all = f"{used:,} of {counts.get('patches_train', 0):,} labels were used"
     if selecting := trained.get("num_validation", 0):
         of_all += f", and {selecting:,} further labels selected the model: {used + selecting:,} labels in all"
+    if diagnoses := trained.get("num_diagnoses", 0):
+        of_all += f", and the student used {diagnoses:,} diagnoses of slides"
     beside = f", and {unlabeled:,} patches without labels" if unlabeled else ""
     mapped = read_json(main.heatmaps / paths.METRICS, "run heatmap again", _LABELS)
     of_all_stages = (comparison["warnings"], labels.get("warnings", []), mapped.get("warnings", []))

@@ -15,9 +15,8 @@ from histo_monai.data.tables.patch_features import PatchFeatures
 from histo_monai.models.task_model import load_head
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
-from histo_monai.pipeline.frozen import predictions_of
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.stored_features import HeadFeatures, StoredRows
+from histo_monai.pipeline.stored_features import HeadFeatures, StoredRows, predictions_of
 from histo_monai.training.embedding import Embedding
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.roles import STUDENT

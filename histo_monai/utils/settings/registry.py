@@ -53,14 +53,17 @@ class Registry(MutableMapping[str, Any]):
 
         Args:
             package: Method `name` is class `C` of `package.name`; its settings are class `CSettings` of
-                `package.settings`.
+                `package.settings`. "folder.C" is class `C` of `package.folder.name`.
             settings: Base class of all settings, in `package.settings`.
             classes: `name="C"` of each method of the package.
         """
         methods = cls(
             **{
-                name: Part(f"{package}.{name}:{method}", f"{package}.settings:{method}Settings")
-                for name, method in classes.items()
+                name: Part(
+                    ".".join((package, *folders, f"{name}:{method}")), f"{package}.settings:{method}Settings"
+                )
+                for name, path in classes.items()
+                for *folders, method in [path.split(".")]
             }
         )
         methods._own = OwnMethods(package, settings)

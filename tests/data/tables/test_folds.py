@@ -7,8 +7,14 @@ import pandas as pd
 import pytest
 
 from histo_monai.data.tables.columns import whole_slide_table
-from histo_monai.data.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
+from histo_monai.data.tables.folds import (
+    assign_folds,
+    slides_to_fold,
+    training_diagnoses,
+    why_no_diagnosis,
+)
 from histo_monai.data.tables.patches import labeled_table
+from histo_monai.utils.errors import InputError
 
 
 def _slides(labels: str, patients: str = "") -> pd.DataFrame:
@@ -99,3 +105,30 @@ def test_nothing_is_folded_where_nothing_can_be_diagnosed(
     patches = _patches(slides["slide_id"].tolist())
     if classes:
         assert slides_to_fold(slides, patches, positive).empty == (why != "^$")
+
+
+CLASSES = ["normal", "tumor"]
+
+
+def test_diagnoses_are_labels_of_training_slides_with_patches_alone() -> None:
+    slides = _slides("tn ttnt")
+    slides["split"] = ["train", "train", "train", "test", "validation", "train", "train"]
+    known = training_diagnoses(slides, slides[:-1][["slide_id"]], "tumor", CLASSES)
+    assert known.to_dict() == {"slide_0": True, "slide_1": False, "slide_5": False}
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "classes", "named"),
+    [
+        ("tt ", "tumor", CLASSES, "2 training slides with unlabeled patches are 'tumor' and 0"),
+        ("tn", "cancer", CLASSES, "'cancer', got normal, tumor"),
+        ("tn", "tumor", [*CLASSES, "stroma"], "two classes"),
+        ("tn", "tumor", None, "got scores"),
+    ],
+)
+def test_diagnoses_that_cannot_teach_are_refused(
+    labels: str, positive: str, classes: list[str] | None, named: str
+) -> None:
+    slides = _slides(labels)
+    with pytest.raises(InputError, match=named):
+        training_diagnoses(slides, slides[["slide_id"]], positive, classes)

@@ -103,3 +103,11 @@ def test_patients_that_are_in_no_fold_have_number_minus_one(tmp_path: Path) -> N
     (tmp_path / "folds.csv").write_text("patient,fold\na,0\na,1\n")
     with pytest.raises(ValueError, match=r"folds\.csv"):
         read_folds(tmp_path / "folds.csv")
+
+
+def test_patients_without_a_fold_are_dealt_evenly_and_the_others_stay() -> None:
+    folds = LabelFolds({"patient a": 0, "patient b": 1})
+    more = folds.with_others(["patient b", "patient c", "patient d", "patient e", "patient f"])
+    assert {name: more.fold_of[name] for name in folds.fold_of} == folds.fold_of
+    assert np.bincount(list(more.fold_of.values())).tolist() == [3, 3]
+    assert LabelFolds({}).with_others(["patient c"]) == LabelFolds({})

@@ -1,0 +1,1 @@
+"""Methods that fit a head on frozen features, for `finetune.mode: head` (`semisupervised.protocol.HeadTeacher`)."""
