@@ -33,7 +33,9 @@ def _write_slides() -> None:
         if i % 2:
             pixels[32:-32, 320:-32] = pixels[32:-32, 320:-32] // np.array([2, 1, 1], np.uint8)
         write_slide(OWN / f"s{i}.tif", pixels=pixels)
-        of_slide = "validation" if i == NUM_SLIDES - 3 else split  # of the pretraining; labels select in folds
+        of_slide = (
+            "validation" if i == NUM_SLIDES - 3 else split
+        )  # of the pretraining; labels select in folds
         slides.append(f"s{i},s{i}.tif,P{i},{('normal', 'tumor')[i % 2]},{of_slide}")
         if i in (*LABELED, *TESTED):
             squares = [(y, x, "normal") for y in (120, 240) for x in (120, 200)]
