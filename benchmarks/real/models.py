@@ -22,6 +22,7 @@ from histo_monai.finetuning.learners import choose_model
 from histo_monai.utils.randomness import generator
 from histo_monai.wsi.typical import choose_typical
 
+from .encoders import description_of, keeps_statistics
 from .features import ColorSource, EncoderSource, FileSource, Source, WithColor
 from .surroundings import PLACES, WithField
 from .tasks import RealTask, Split, targets_of
@@ -317,7 +318,7 @@ def frozen_models(
         **{
             f"{name}-{WITH_FIELD}": Selected(WithField(source))
             for name, source in sources.items()
-            if isinstance(source, EncoderSource)
+            if isinstance(source, EncoderSource) and keeps_statistics(description_of(source.path))
         },
     }
     for encoder, source in sources.items() if chooses else ():

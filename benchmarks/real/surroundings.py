@@ -35,7 +35,7 @@ class WithField:
     """Features of an encoder, stain histograms and features of the field beside them, as `features.field: 2`.
 
     Attributes:
-        source: of the encoder.
+        source: of an encoder that keeps its batch-norm statistics.
     """
 
     source: EncoderSource
