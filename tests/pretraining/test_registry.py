@@ -34,11 +34,13 @@ def test_every_method_is_one_file_of_its_name_and_no_folder(
     package: str, methods: Registry, root: Path
 ) -> None:
     folder = root / "histo_monai" / package
-    files = {path.stem: path.read_text() for path in folder.glob("*.py")}
-    assert {name for name, text in files.items() if ": ClassVar[type" in text} - {"protocol"} == set(methods)
-    assert {path.parent.name for path in folder.glob("*/__init__.py")} <= {"students", "teaching"}
+    files = {path.stem: path for path in (*folder.glob("*.py"), *folder.glob("heads/*.py"))}
+    defining = {name for name, path in files.items() if ": ClassVar[type" in path.read_text()}
+    assert defining - {"protocol"} == set(methods)
+    assert {path.parent.name for path in folder.glob("*/__init__.py")} <= {"heads", "students", "teaching"}
     for name, build in methods.items():
-        assert methods.module(name) == build.__module__ == f"histo_monai.{package}.{name}"
+        module = ".".join(files[name].relative_to(root).with_suffix("").parts)
+        assert methods.module(name) == build.__module__ == module
 
 
 @pytest.mark.parametrize("name", PRETEXTS)
