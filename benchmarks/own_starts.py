@@ -95,9 +95,8 @@ def write_start(place: Path, start: str) -> None:
     if start == "pictures":
         lay_out(place, "lung", 0, REAL)
         params = place / "params.yaml"
-        params.write_text(
-            re.sub(r"(?m)^  field: 2", "  field: 1", params.read_text())
-        )  # pictures show no field
+        # Pictures show no field.
+        params.write_text(re.sub(r"(?m)^  field: 2", "  field: 1", params.read_text()))
         return
     own = place / "data/raw/own"
     (own / "annotations").mkdir(parents=True)

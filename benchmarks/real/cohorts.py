@@ -63,7 +63,6 @@ def _write(path: Path, cache: Path, seed: int, side_px: int) -> None:
     specs = list(slide_specs(seed, NUM_SLIDES, NUM_TEST_SLIDES, side_px, MPP).values())
     found = [tissue_cells(spec) for spec in specs]
     encoder = from_encoder(write_encoder(SMALL, cache), 1)[0].eval().encoder
-    # A third faster on a CPU; torch's stubs lack the argument.
     channels_last(encoder)  # a third faster on a CPU
     task = Task(None, patch_px=PATCH_PX, device=torch.device("cpu"))
     features = depth_features(encoder, task, _batches(specs, [cells for cells, _ in found]))

@@ -59,7 +59,10 @@ def fields(real: Path, task: RealTask) -> Iterator[Pixels]:
     with zipfile.ZipFile(archive) as file:
         for path in read_patches(real, task)["path"]:
             name = str(Path(path).relative_to(archive))
-            picture, row, column = re.fullmatch(PLACES[task.dataset], name).groups()  # type: ignore[union-attr]
+            place = re.fullmatch(PLACES[task.dataset], name)
+            if place is None:
+                raise ValueError(f"{archive}: {name} states no row and column of its picture")
+            picture, row, column = place.groups()
             pixels = np.asarray(Image.open(io.BytesIO(file.read(name))).convert("RGB"))
             mosaics.setdefault(picture, {})[int(row), int(column)] = pixels
             places.append((picture, int(row), int(column)))

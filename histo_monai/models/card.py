@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from histo_monai.models.description import predicted_px
 from histo_monai.models.settings import COLOR, FIELD
 
 INTENDED = (
@@ -83,8 +84,8 @@ def model_facts(about: Mapping[str, Any]) -> dict[str, str]:
         part = f"features also of {', '.join(names)}; {part}"
     side = encoder.get("side")
     resized = f", resized to {side} px" if side and side != about["patch_px"] else ""
-    if (field := encoder.get("field", 1)) > 1:
-        resized += f"; predicts the middle of {about['patch_px'] // field} px"
+    if (middle := predicted_px(about)) < about["patch_px"]:
+        resized += f"; predicts the middle of {middle} px"
     facts = {
         "gives": gives,
         "takes": f"RGB patches of {about['patch_px']} px at {resolution} µm/px, 0..1{resized}",

@@ -56,6 +56,12 @@ def check_task_model(description: Mapping[str, Any], heads: Collection[str], pat
 _Rule = tuple[str, Callable[[Any], bool]]
 
 
+def predicted_px(description: Mapping[str, Any]) -> int:
+    """Side of the square that a model predicts, px: of its input, or of the middle if it reads a field around."""
+    side: int = description["patch_px"]
+    return side // description["encoder"].get("field", 1)
+
+
 def _check_architecture(description: Mapping[str, Any], path: Path) -> None:
     about = description["encoder"]
     if not isinstance(about, dict):

@@ -8,6 +8,7 @@ from typing import Any
 
 from histo_monai import __version__
 from histo_monai.models.card import INTENDED, pretraining
+from histo_monai.models.description import predicted_px
 from histo_monai.utils import escapes
 
 SCHEMA = (
@@ -93,8 +94,8 @@ def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict
         {"softmax": True, "dim": 1} if about["classes"] else {"other": "$lambda x: x.float().clamp(0.0, 1.0)"}
     )
     parts = "histo_monai.wsi.export.parts"
-    field = about["encoder"].get("field", 1)
-    stride_um = None if field == 1 else about["patch_px"] // field * about["mpp"]
+    middle = predicted_px(about)
+    stride_um = None if middle == about["patch_px"] else middle * about["mpp"]
     return {
         "imports": ["$import torch"],
         "bundle_root": ".",

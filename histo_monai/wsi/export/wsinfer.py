@@ -17,6 +17,7 @@ from torch import nn
 
 from histo_monai.models.card import CARD_SHAPE, model_facts
 from histo_monai.models.checkpoint import read_description, write_tensors
+from histo_monai.models.description import predicted_px
 from histo_monai.models.task_model import from_task_model
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.escapes import markdown
@@ -62,7 +63,7 @@ def write_wsinfer(model: Path, folder: Path) -> None:
         OutputError: the folder holds other files.
     """
     network, about = from_task_model(model)
-    if about["encoder"].get("field", 1) > 1:
+    if predicted_px(about) < about["patch_px"]:
         raise InputError(
             f"{model}: predicts the middle of each patch, and tiles of WSInfer do not overlap. Fix: export --bundle, "
             "or set features.field: 1 and train again"

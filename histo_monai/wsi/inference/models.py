@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from histo_monai.models.description import predicted_px
 from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.reference import HeadWithDistance, load_reference
 from histo_monai.models.shared_backbone import SharedBackbone
@@ -149,7 +150,7 @@ def model_plan(
     """
     mpp, patch_px = patches_mpp(description, path), description["patch_px"]
     if stride_um is None:
-        stride_um = patch_px // description["encoder"].get("field", 1) * mpp
+        stride_um = predicted_px(description) * mpp
     return MapPlan(patch_px, mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size)
 
 
