@@ -163,6 +163,8 @@ def _check_samples(path: Path, levels: Sequence[Level]) -> None:
 
 def checked_files(path: Path) -> tuple[Path, ...]:
     """The files of a slide (`slide_files`); refuses pipes, devices and unreadable files first."""
+    if path.is_dir() and (path / ".zattrs").is_file() | (path / "zarr.json").is_file():
+        raise SlideError(path, "an OME-Zarr folder. Fix: convert it with raw2ometiff, and name the OME-TIFF.")
     try:
         files = slide_files(path)
         path.open("rb").close()
@@ -194,7 +196,8 @@ def _open_with_openslide(path: Path, files: Sequence[Path], why: str) -> OpenSli
             raise SlideError(path, f"{what}. Fix: copy that folder too.") from error
         raise SlideError(
             path,
-            f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads. Fix: use a tiled pyramidal image.",
+            f"not a slide that cuCIM ({why}) or OpenSlide ({error}) reads. "
+            "Fix: use a tiled pyramidal image: vips tiffsave FILE slide.tif --tile --pyramid --compression jpeg.",
         ) from error
     logger.info("slide %s: library=openslide, because cuCIM does not read it: %s", path, why)
     return backend

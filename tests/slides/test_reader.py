@@ -235,7 +235,12 @@ def test_what_is_no_slide_is_one_line_that_says_so(tmp_path):
     (tmp_path / "empty.tif").touch()
     (tmp_path / "text.svs").write_text("not a slide at all\n" * 20)
     Image.new("RGB", (64, 64)).save(tmp_path / "plain.tif")
+    for folder, mark in (("old.zarr", ".zattrs"), ("new.zarr", "zarr.json")):  # formats 2 and 3
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / mark).write_text("{}")
     for name, what in {
+        "old.zarr": "OME-Zarr.*raw2ometiff",
+        "new.zarr": "OME-Zarr.*raw2ometiff",
         "missing.tif": "no such file",
         "empty.tif": "empty",
         "text.svs": "not a slide",

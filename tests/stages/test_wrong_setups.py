@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "test slide that is no slide": (
         lambda: write_text(OWN / "s5.tif", "not a slide"),
-        r"s5\.tif: not a slide that .* reads. Fix: use a tiled pyramidal image",
+        r"s5\.tif: not a slide that .* reads. Fix: use a tiled pyramidal image: vips tiffsave",
     ),
     "test slide without µm/px": (
         lambda: write_slide(OWN / "s6.tif", 6, mpp=None),
