@@ -5,7 +5,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # every stage is a process: without bytecode each compiles torch anew, ten seconds
 INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
-.PHONY: repro test lint docs dist clean
+.PHONY: repro test lint docs dist release-check clean
 
 repro: .venv/ready            ## slides -> pretrained encoders, by DVC
 	dvc repro
@@ -30,6 +30,10 @@ docs: .venv/ready-test        ## the site of docs/, in site/; open site/index.ht
 
 dist: .venv/ready-test        ## wheel and sdist, in dist/
 	python -m build
+
+release-check: lint test docs ## what a release needs, in dist/: the wheel, a first run from it, packages and licenses
+	$(INSTALL) .[test,release]
+	python -m documentation.release
 
 clean:                        ## the environment only; data/ stays
 	rm -rf .venv

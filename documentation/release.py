@@ -1,0 +1,150 @@
+"""What a release needs beside tests and site, in dist/: the wheel, a first run from it, its packages and licenses.
+
+    make release-check       # lint, tests, site, then this
+
+The wheel is built twice from the commit and must have the same bytes. It is installed into a fresh environment with the
+versions of constraints.txt. There a new project runs all stages, in an empty folder. sbom.json lists every installed
+package (CycloneDX).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+WITHOUT_LICENSE = {"cuda-toolkit": "NVIDIA's, as the packages that it groups"}
+"""Packages that state no license, with what is known of it."""
+COPYLEFT = {
+    "asyncssh": "or EPL-2.0; only with the extra ssh",
+    "dulwich": "or Apache-2.0",
+    "grandalf": "or EPL-1.0; of DVC",
+    "pygit2": "with linking exception; of DVC",
+    "openslide-bin": "one of its libraries, or BSD-3-Clause",
+}
+"""Packages whose license names the GPL, and why they may be installed beside this package."""
+
+
+def run(*call: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    """Output of a program; its failure ends the check."""
+    print(" ".join(map(str, call)), flush=True)
+    done = subprocess.run(
+        call, cwd=cwd, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"release: {call[0]} ended with status {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def version_everywhere() -> str:
+    """Version of pyproject.toml, if the changelog begins with it and git has no open change."""
+    version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    if run("git", "status", "--porcelain").strip():
+        sys.exit("release: files are not committed. Fix: git commit")
+    if f"\n## {version}" not in (ROOT / "CHANGELOG.md").read_text():
+        sys.exit(f"release: CHANGELOG.md has no section {version}. Fix: rename the section Unreleased")
+    return version
+
+
+def build_twice(folder: Path) -> Path:
+    """The wheel in dist/; two builds of the commit must have the same bytes."""
+    when = run("git", "log", "-1", "--format=%ct").strip()
+    wheels: list[Path] = []
+    for name in ("first", "second"):
+        source = folder / name
+        run("git", "worktree", "add", "--detach", source, "HEAD")
+        try:
+            run(
+                sys.executable,
+                "-m",
+                "build",
+                "--outdir",
+                folder / f"{name}-dist",
+                cwd=source,
+                SOURCE_DATE_EPOCH=when,
+            )
+        finally:
+            run("git", "worktree", "remove", "--force", source)
+        wheels += (folder / f"{name}-dist").glob("*.whl")
+    digests = [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels]
+    if digests[0] != digests[1]:
+        sys.exit(f"release: two builds of the wheel differ: {digests[0]}, {digests[1]}")
+    DIST.mkdir(exist_ok=True)
+    for built in (folder / "first-dist").iterdir():
+        built.replace(DIST / built.name)
+    print(f"{wheels[0].name}: sha256 {digests[0]}")
+    return DIST / wheels[0].name
+
+
+def first_run(wheel: Path, folder: Path) -> Path:
+    """Python of a fresh environment in which a new project has run all stages."""
+    run(sys.executable, "-m", "venv", folder / "env")
+    python = folder / "env/bin/python"
+    run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    project = folder / "project"
+    run("histo-monai", "init", project, PATH=path, cwd=folder)
+    run("dvc", "repro", PATH=path, cwd=project)
+    run("histo-monai", "verify", "data/", PATH=path, cwd=project)
+    return python
+
+
+def problems_of(sbom: dict[str, Any]) -> list[str]:
+    """Packages of a CycloneDX list without a license, or with one that needs a reason here."""
+    problems = []
+    for component in sbom["components"]:
+        name, texts = component["name"], json.dumps(component.get("licenses", []))
+        if texts == "[]" and name not in WITHOUT_LICENSE:
+            problems.append(f"{name}: states no license")
+        is_strong = "GPL" in texts.replace("LGPL", "") or "General Public" in texts.replace(
+            "Lesser General", ""
+        )
+        if is_strong and name not in COPYLEFT:
+            problems.append(f"{name}: {texts}")
+    return problems
+
+
+def write_sbom(python: Path) -> None:
+    """dist/sbom.json: packages of the fresh environment."""
+    path = DIST / "sbom.json"
+    run(
+        sys.executable,
+        "-m",
+        "cyclonedx_py",
+        "environment",
+        "--pyproject",
+        "pyproject.toml",
+        "-o",
+        path,
+        python,
+    )
+    sbom = json.loads(path.read_text())
+    problems = problems_of(sbom)
+    if problems:
+        sys.exit(
+            "release: "
+            + "\n".join(problems)
+            + "\nFix: replace the package, or state the reason in documentation/release.py"
+        )
+    print(f"{path}: {len(sbom['components'])} packages")
+
+
+def main() -> None:
+    """All of it, in the order in which it fails fastest."""
+    version = version_everywhere()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_sbom(first_run(build_twice(folder), folder))
+    print(f"release {version}: ready. Next: git tag v{version}")
+
+
+if __name__ == "__main__":
+    main()
