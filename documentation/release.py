@@ -12,15 +12,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
+LICENSES = """
+import importlib.metadata, json
+licenses = {}
+for one in importlib.metadata.distributions():
+    stated = one.metadata
+    kinds = [kind for kind in stated.get_all("Classifier", []) if kind.startswith("License ::")]
+    first = (stated.get("License") or "").strip().partition(chr(10))[0]
+    licenses[one.name] = stated.get("License-Expression") or "; ".join(filter(None, [first, *kinds]))
+print(json.dumps(licenses))
+"""
+"""Prints the licenses that the installed packages state; run by the environment that has them."""
 WITHOUT_LICENSE = {"cuda-toolkit": "NVIDIA's, as the packages that it groups"}
 """Packages that state no license, with what is known of it."""
 COPYLEFT = {
@@ -97,23 +109,23 @@ def first_run(wheel: Path, folder: Path) -> Path:
     return python
 
 
-def problems_of(sbom: dict[str, Any]) -> list[str]:
-    """Packages of a CycloneDX list without a license, or with one that needs a reason here."""
+def problems_of(licenses: Mapping[str, str]) -> list[str]:
+    """Packages without a license, or with one that needs a reason here.
+
+    Args:
+        licenses: as the packages state them, by name.
+    """
     problems = []
-    for component in sbom["components"]:
-        name, texts = component["name"], json.dumps(component.get("licenses", []))
-        if texts == "[]" and name not in WITHOUT_LICENSE:
+    for name, license_ in sorted(licenses.items()):
+        if not license_ and name not in WITHOUT_LICENSE:
             problems.append(f"{name}: states no license")
-        is_strong = "GPL" in texts.replace("LGPL", "") or "General Public" in texts.replace(
-            "Lesser General", ""
-        )
-        if is_strong and name not in COPYLEFT:
-            problems.append(f"{name}: {texts}")
+        if re.search(r"(?<!L)GPL|(?<!Lesser )General Public", license_) and name not in COPYLEFT:
+            problems.append(f"{name}: {license_}")
     return problems
 
 
 def write_sbom(python: Path) -> None:
-    """dist/sbom.json: packages of the fresh environment."""
+    """dist/sbom.json: packages of the fresh environment, whose licenses are looked at."""
     path = DIST / "sbom.json"
     run(
         sys.executable,
@@ -126,15 +138,12 @@ def write_sbom(python: Path) -> None:
         path,
         python,
     )
-    sbom = json.loads(path.read_text())
-    problems = problems_of(sbom)
+    licenses = json.loads(run(python, "-c", LICENSES))
+    problems = problems_of(licenses)
     if problems:
-        sys.exit(
-            "release: "
-            + "\n".join(problems)
-            + "\nFix: replace the package, or state the reason in documentation/release.py"
-        )
-    print(f"{path}: {len(sbom['components'])} packages")
+        fix = "Fix: replace the package, or state the reason in documentation/release.py"
+        sys.exit("release: " + "\n".join([*problems, fix]))
+    print(f"{path}: {len(licenses)} packages")
 
 
 def main() -> None:
