@@ -104,7 +104,7 @@ RUN_HERE = (
 """Commands that `tests/pipeline/test_documents.py` runs in a project that has run."""
 
 CHECKED = (
-    r"make (repro|test lint)",
+    r"make (repro|test lint|release-check)",
     r"\.venv/bin/pip install .*",
     r"python (benchmarks/.*|-m benchmarks(\.real .*)?)",
     r"benchmarks/gpu\.sh .*",
