@@ -48,18 +48,18 @@ def test_no_row_of_params_is_of_a_key_that_is_gone(root: Path) -> None:
 def test_ranges_and_values_of_params_are_those_of_the_code_and_of_the_files() -> None:
     assert params_page.filled(PAGE) == PAGE, "run `make docs`"
     rows = {row[0]: row for row in params_page.rows(PAGE)}
-    assert rows["`alpha`"][2:5] == ["> 0 to 1", "0.1", "0.1"]
-    assert rows["`mu`"][2:5] == ["whole, 1 or more", "3", "7"]
-    assert rows["`corpora.<dataset>.mpps`"][2] == "3, ascending: 0.05 to 64"
+    assert rows["`alpha`"][2:5] == ["> 0, ≤ 1", "0.1", "0.1"]
+    assert rows["`mu`"][2:5] == ["whole, ≥ 1", "3", "7"]
+    assert rows["`corpora.<dataset>.mpps`"][2] == "3, ascending: 0.05..64"
     assert rows["`labels.own.regions.mpp`"][2] == params_page.allowed(MicronsPerPixel)
 
 
 @pytest.mark.parametrize(
     ("rule", "kind", "words"),
     [
-        (Range(0.0, 1.0), float, "0 to 1"),
-        (Range(0.0, 1.0, exclusive_low=True), float, "> 0 to 1"),
-        (Range(2), int, "whole, 2 or more"),
+        (Range(0.0, 1.0), float, "0..1"),
+        (Range(0.0, 1.0, exclusive_low=True), float, "> 0, ≤ 1"),
+        (Range(2), int, "whole, ≥ 2"),
         (Range(0.0, exclusive_low=True), float, "> 0"),
     ],
 )
