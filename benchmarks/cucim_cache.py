@@ -3,7 +3,7 @@
     python benchmarks/cucim_cache.py [--cache nocache] [--files 1000]
 
 Needs cucim, numpy and tifffile alone. Writes files of one tile, each of one gray level, reads every one once, and ends
-with status 1 where a pixel is another file's. See docs/cucim_cache.md.
+with status 1 where a pixel is another file's. See docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def indecision(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
     """Entropy of class probabilities, relative to its maximum: 0 (certain) to 1 (uniform), (n,).
 
     Entropy falls more slowly than the margin of the two most likely classes, which leaves more weight to the distance;
-    on simulated features it gave slightly better labels (docs/annotate_next.md).
+    on simulated features it gave slightly better labels.
 
     Args:
         probabilities: (n, K), K of at least 2, rows sum to 1.

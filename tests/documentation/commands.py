@@ -83,6 +83,10 @@ RUN_ELSEWHERE = {
     r"git checkout dvc\.lock|rm dvc\.lock": (
         f"{_REPRO}::test_a_lock_file_of_no_bytes_is_refused_and_is_written_anew_from_the_run_cache"
     ),
+    r"dask (scheduler|worker .*)|HISTO_MONAI_CLUSTER=.* dvc repro": (
+        "tests/utils/process/test_cluster.py::test_an_index_and_maps_of_real_slides_have_the_same_bytes"
+    ),
+    r"(docker|apptainer) .*": "tests/pipeline/test_containers.py::test_both_images_have_one_base_and_one_script",
     rf"{_PROGRAM} dvc (repro|exp run).*": "tests/commands/test_dvc.py::test_dvc_runs_stages_and_passes_on_its_status",
     rf"{_PROGRAM} report --serve": "tests/pipeline/test_report.py::test_the_page_is_served_to_this_machine_alone",
     rf"dvc repro( check| features| pretrain)?|{_PROGRAM} ({_STAGES})( --method .*)?": (
