@@ -132,7 +132,7 @@ def test_docs_that_go_into_every_project_are_small_and_without_measurements(
     assert sum((project / "docs" / path).stat().st_size for path in copied) < 2 * 2**20
     (research,) = (part for part in _menu(root) if "Research" in part)
     pages = {path for page in research["Research"] for path in page.values()}
-    assert {name for name in SOURCE_ONLY if name.endswith(".md")} <= pages
+    assert {name for name in SOURCE_ONLY if name.endswith(".md")} == pages
 
 
 def test_links_of_docs_lead_somewhere_in_a_users_project_too(project: Path) -> None:
