@@ -13,12 +13,10 @@ from histo_monai.pipeline.arguments import COMMANDS, STAGES, build_parser
 PAGE = Path(__file__).resolve().parent.parent / "docs/commands.md"
 _HEAD = """# Commands
 
-`histo-monai` and `python -m histo_monai` are one program. This page shows its help (`histo-monai COMMAND --help`).
+`histo-monai` and `python -m histo_monai` are one program; this page is its help.
 Exit status: 0 for success; 1 for an error, with one line on the problem and its fix; 2 for a wrong call; 130 after
 Ctrl-C.
-`histo-monai --version` prints the version. `histo-monai --print-completion bash` (`zsh`, `tcsh`) prints a script that
-completes commands and options in a shell.
-A console that cannot show a letter (ASCII, GBK, ...) shows an escape: `\\xb5m` is µm.
+`histo-monai --version` prints the version, `histo-monai --print-completion bash` (`zsh`, `tcsh`) a completion script.
 """
 _STAGES = """
 ## Stages
@@ -29,6 +27,7 @@ _COMMANDS = """
 ## Commands
 Commands read results of stages, or any slides that you name. They never write to their inputs.
 """
+_TABLE = ["| option | | meaning |", "|---|---|---|"]
 
 
 def page() -> str:
@@ -36,15 +35,25 @@ def page() -> str:
     of = next(
         action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)
     ).choices
-    parts = [_HEAD, _STAGES, *(_section(name, of[name]) for name in STAGES)]
-    return "".join([*parts, _COMMANDS, *(_section(name, of[name]) for name in COMMANDS)])
+    rows = [row for name in STAGES for row in map(_row, _options(of[name]))]
+    common = [row for row in dict.fromkeys(rows) if rows.count(row) > 1]
+    parts = [_HEAD, _STAGES, "\n", "\n".join([*_TABLE, *common]), "\n"]
+    parts += [_section(name, of[name], common) for name in STAGES]
+    return "".join([*parts, _COMMANDS, *(_section(name, of[name], []) for name in COMMANDS)])
 
 
-def _section(name: str, command: argparse.ArgumentParser) -> str:
-    options = [action for action in command._actions if not isinstance(action, argparse._HelpAction)]
+def _options(command: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [action for action in command._actions if not isinstance(action, argparse._HelpAction)]
+
+
+def _section(name: str, command: argparse.ArgumentParser, common: list[str]) -> str:
+    """Sentence, example and options; options of the common table by name alone."""
     lines = [f"### {name}", f"{_sentence(command.description or '')}", "", f"    {_example(command)}", ""]
-    if options:
-        lines += ["| option | | meaning |", "|---|---|---|", *map(_row, options), ""]
+    rows = {_row(option): option for option in _options(command)}
+    if known := [f"`{option.option_strings[0]}`" for row, option in rows.items() if row in common]:
+        lines += [f"Options: {', '.join(known)}.", ""]
+    if own := [row for row in rows if row not in common]:
+        lines += [*_TABLE, *own, ""]
     return "\n" + "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -126,19 +126,20 @@ def allowed(hint: Any) -> str:
 
 def _range(rule: Range, kind: type) -> str:
     whole = "whole, " if kind is int else ""
-    low = f"{'> ' if rule.exclusive_low else ''}{rule.low:.10g}"
+    low, high = f"{rule.low:.10g}", f"{rule.high:.10g}"
+    sign = ">" if rule.exclusive_low else "≥"
     if rule.high >= 10**12:
-        return f"{whole}{low if rule.exclusive_low else f'{low} or more'}"
-    return f"{whole}{low} to {rule.high:.10g}"
+        return f"{whole}{sign} {low}"
+    return f"{whole}{f'> {low}, ≤ {high}' if rule.exclusive_low else f'{low}..{high}'}"
 
 
 def _list(rule: Unique | Ascending | NumberOf) -> str:
     if isinstance(rule, NumberOf):
         return f"{rule.count} of"
     if isinstance(rule, OneOrSeveral):
-        return "one value or a list, none twice"
+        return "one value or a list"
     if isinstance(rule, Unique):
-        return "one or more, none twice" if rule.at_least else "any number, none twice"
+        return "one or more" if rule.at_least else "any number"
     return f"{rule.length or ('one or more' if rule.at_least else 'any number')}, ascending"
 
 

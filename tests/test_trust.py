@@ -93,7 +93,3 @@ def test_links_of_the_pages_lead_somewhere(root: Path) -> None:
     ]
     assert len(links) > 40
     assert not [(page.name, link) for page, link in links if not (page.parent / link).exists()]
-
-
-def test_the_first_page_is_short(root: Path) -> None:
-    assert len((root / "README.md").read_text().split()) <= 900

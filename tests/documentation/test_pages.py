@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,10 @@ import yaml
 
 from documentation import commands_page, hooks, params_page
 from histo_monai.evaluation.metrics import classification_estimates, score_estimates
-from histo_monai.pipeline.project.files import FILES
+from histo_monai.pipeline.commands import init
+from histo_monai.pipeline.project.files import SOURCE_ONLY
 from histo_monai.utils.settings.rules import MicronsPerPixel, Range
+from tests.folders import NewFolder
 
 PAGE = params_page.PAGE.read_text(encoding="utf-8")
 
@@ -45,18 +48,18 @@ def test_no_row_of_params_is_of_a_key_that_is_gone(root: Path) -> None:
 def test_ranges_and_values_of_params_are_those_of_the_code_and_of_the_files() -> None:
     assert params_page.filled(PAGE) == PAGE, "run `make docs`"
     rows = {row[0]: row for row in params_page.rows(PAGE)}
-    assert rows["`alpha`"][2:5] == ["> 0 to 1", "0.1", "0.1"]
-    assert rows["`mu`"][2:5] == ["whole, 1 or more", "3", "7"]
-    assert rows["`corpora.<dataset>.mpps`"][2] == "3, ascending: 0.05 to 64"
+    assert rows["`alpha`"][2:5] == ["> 0, ≤ 1", "0.1", "0.1"]
+    assert rows["`mu`"][2:5] == ["whole, ≥ 1", "3", "7"]
+    assert rows["`corpora.<dataset>.mpps`"][2] == "3, ascending: 0.05..64"
     assert rows["`labels.own.regions.mpp`"][2] == params_page.allowed(MicronsPerPixel)
 
 
 @pytest.mark.parametrize(
     ("rule", "kind", "words"),
     [
-        (Range(0.0, 1.0), float, "0 to 1"),
-        (Range(0.0, 1.0, exclusive_low=True), float, "> 0 to 1"),
-        (Range(2), int, "whole, 2 or more"),
+        (Range(0.0, 1.0), float, "0..1"),
+        (Range(0.0, 1.0, exclusive_low=True), float, "> 0, ≤ 1"),
+        (Range(2), int, "whole, ≥ 2"),
         (Range(0.0, exclusive_low=True), float, "> 0"),
     ],
 )
@@ -68,9 +71,14 @@ def test_the_page_of_commands_is_what_the_parser_says() -> None:
     assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.page(), "run `make docs`"
 
 
+def _menu(root: Path) -> list[dict[str, Any]]:
+    return hooks.menu((root / "docs" / hooks.MENU).read_text(encoding="utf-8"))
+
+
 def test_every_page_stands_in_the_menu_once(root: Path) -> None:
-    parts = hooks.menu((root / "docs/README.md").read_text(encoding="utf-8"))
-    paths = [path for part in parts for pages in part.values() for page in pages for path in page.values()]
+    paths = [
+        path for part in _menu(root) for pages in part.values() for page in pages for path in page.values()
+    ]
     of_docs = [path for path in paths if (root / "docs" / path).is_file()]
     assert sorted(of_docs) == sorted({path.name for path in (root / "docs").glob("*.md")} - {"README.md"})
     assert {"CONTRIBUTING.md", "CHANGELOG.md", "api/slides.md"} <= set(paths)
@@ -107,16 +115,36 @@ def test_every_metric_of_patches_is_explained(root: Path) -> None:
     assert named == {*of_classes, *of_scores}
 
 
-def test_docs_that_go_into_every_project_are_small(root: Path) -> None:
-    assert "docs" in FILES
-    assert sum(path.stat().st_size for path in (root / "docs").rglob("*") if path.is_file()) < 2.1 * 2**20
+@pytest.fixture(scope="module")
+def project(module_folder: NewFolder) -> Path:
+    """A project of a user, as `init` makes it."""
+    folder = module_folder("init") / "project"
+    init.run(str(folder))
+    return folder
 
 
-def test_links_of_docs_lead_somewhere_in_a_users_project_too(root: Path) -> None:
-    """A project has docs/ and beside it params.yaml, and nothing else of the source."""
-    for path in (root / "docs").glob("*.md"):
-        for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
-            assert not link.startswith("../") or link == "../params.yaml", (path.name, link)
+def test_docs_that_go_into_every_project_are_small_and_without_measurements(
+    project: Path, root: Path
+) -> None:
+    copied = {path.relative_to(project / "docs") for path in (project / "docs").rglob("*") if path.is_file()}
+    files = {path.relative_to(root / "docs") for path in (root / "docs").rglob("*") if path.is_file()}
+    assert files - copied == {Path(name) for name in SOURCE_ONLY}
+    assert sum((project / "docs" / path).stat().st_size for path in copied) < 2 * 2**20
+    (research,) = (part for part in _menu(root) if "Research" in part)
+    pages = {path for page in research["Research"] for path in page.values()}
+    assert {name for name in SOURCE_ONLY if name.endswith(".md")} == pages
+
+
+def test_links_of_docs_lead_somewhere_in_a_users_project_too(project: Path) -> None:
+    links = [
+        (path, link)
+        for path in (project / "docs").glob("*.md")
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+    ]
+    assert len(links) > 100
+    assert not [(path.name, link) for path, link in links if not (path.parent / link).exists()]
+    menu = (project / "docs" / hooks.MENU).read_text(encoding="utf-8")
+    assert "- Real tissue, `real.md` of the source:" in menu
 
 
 def test_the_map_of_questions_names_paths_that_exist(root: Path) -> None:

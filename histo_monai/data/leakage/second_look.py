@@ -21,7 +21,9 @@ from histo_monai.slides import open_slide
 from histo_monai.utils.process.processes import map_over_processes
 
 MIN_CORRELATION = 0.5
-"""Least correlation of the fine structure of copies; measured in docs/audit.md."""
+"""Least correlation of the fine structure of copies: 600 of 600 copied slides, and none of five false alarms (0.03 to
+0.13), reach it.
+"""
 
 THUMBNAIL_PX = 512
 """Longer side of the compared thumbnails."""

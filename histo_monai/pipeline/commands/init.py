@@ -14,7 +14,7 @@ from histo_monai.data.readers.registry import DATASETS
 from histo_monai.models.encoders.packaged import NAME, package_file
 from histo_monai.models.encoders.published import PUBLISHED
 from histo_monai.pipeline.imports import PACKAGE
-from histo_monai.pipeline.project.files import FILES
+from histo_monai.pipeline.project.files import FILES, SOURCE_ONLY
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_folder, file_sha256
 
@@ -87,15 +87,24 @@ def _fill(draft: Path, dataset: str | None) -> None:
         into = draft / name
         into.parent.mkdir(parents=True, exist_ok=True)
         if (source / name).is_dir():
-            shutil.copytree(source / name, into)
+            shutil.copytree(source / name, into, ignore=shutil.ignore_patterns(*SOURCE_ONLY))
         else:
             shutil.copyfile(source / name, into)
+    _name_pages_of_the_source(draft / "docs")
     shutil.copyfile(TEMPLATE / "README.md", draft / "README.md")
     (draft / "requirements.txt").write_text(f"histo_monai=={__version__}\n")
     _replace(draft / "dvc.yaml", re.escape(_CODE_IN_CLONE), _CODE_INSTALLED)
     if dataset is not None:
         _choose(draft / "params.yaml", dataset)
         (draft / "data/raw" / dataset).mkdir(parents=True)
+
+
+def _name_pages_of_the_source(docs: Path) -> None:
+    """Replace links to pages that no project copies by their names."""
+    link = rf"\[([^\]]+)\]\(({'|'.join(map(re.escape, SOURCE_ONLY))})(?:#[^)]*)?\)"
+    for path in docs.glob("*.md"):
+        page = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(link, r"\1, `\2` of the source", page), encoding="utf-8")
 
 
 def _choose(params: Path, dataset: str) -> None:

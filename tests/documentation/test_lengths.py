@@ -1,0 +1,66 @@
+"""Pages that a reader finishes: few words in all, no long sentence. Code, tables and links' targets do not count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from documentation import hooks
+
+RESEARCH = "Research"
+"""Part of the menu whose pages hold measurements, and may be long."""
+MAX_WORDS, MAX_WORDS_README, MAX_WORDS_SENTENCE = 20_000, 600, 40
+
+
+def _user_pages(root: Path) -> list[Path]:
+    menu = hooks.menu((root / "docs" / hooks.MENU).read_text(encoding="utf-8"))
+    research = {path for part in menu for page in part.get(RESEARCH, []) for path in page.values()}
+    assert research
+    return [path for path in sorted((root / "docs").glob("*.md")) if path.name not in research]
+
+
+def _without_code(page: str) -> str:
+    page = re.sub(r"(?ms)^```.*?^```", "", page)
+    page = re.sub(r"(?m)^    .*$", "", page)
+    return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "x", page))
+
+
+def _num_words(text: str) -> int:
+    return len(re.findall(r"[A-Za-z][A-Za-z'’-]*", text))
+
+
+def _sentences(page: str) -> Iterator[str]:
+    """Sentences of paragraphs and of items of lists."""
+    prose = re.sub(r"(?m)^([|#]|!\[).*$", "", _without_code(page))
+    for block in re.split(r"\n\s*\n|\n(?=(?:[-*]|\d+\.) )", prose):
+        yield from re.split(r"(?<=[.!?])[\"')*]*\s+", block.strip())
+
+
+def test_words_and_sentences_are_counted_without_code_and_tables() -> None:
+    page = (
+        "# Two words\nOne [two three](four.md#five) `six`. Seven\neight!\n\n| nine | ten |\n|---|---|\n"
+        "- eleven twelve\n- thirteen\n\n    code\n\n```python\nmore\n```\n"
+    )
+    assert _num_words(_without_code(page)) == 13
+    assert [_num_words(one) for one in _sentences(page) if one] == [4, 2, 2, 1]
+
+
+def test_pages_for_users_have_few_words_in_all(root: Path) -> None:
+    words = {
+        path.name: _num_words(_without_code(path.read_text(encoding="utf-8"))) for path in _user_pages(root)
+    }
+    assert len(words) > 20
+    assert sum(words.values()) <= MAX_WORDS, sorted(words.items(), key=lambda item: -item[1])
+    assert _num_words(_without_code((root / "README.md").read_text(encoding="utf-8"))) <= MAX_WORDS_README
+
+
+def test_no_sentence_is_long(root: Path) -> None:
+    pages = [root / "README.md", *_user_pages(root)]
+    long = [
+        (path.name, sentence)
+        for path in pages
+        for sentence in _sentences(path.read_text(encoding="utf-8"))
+        if _num_words(sentence) > MAX_WORDS_SENTENCE
+    ]
+    assert not long
