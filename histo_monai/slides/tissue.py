@@ -51,13 +51,10 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
         raise InputError(
             f"tissue_mask: got {rgb.shape} {rgb.dtype}. Fix: pass an RGB picture (h, w, 3) uint8."
         )
-    has_image = (rgb.min(axis=2) < _PURE_WHITE) & (rgb.max(axis=2) > _DARK)
+    has_image = shows_image(rgb)
     if not has_image.any():
         return np.zeros(rgb.shape[:2], bool)
-    # Smooth first: JPEG colors single pixels of the glass.
-    smooth = np.asarray(cv2.GaussianBlur(rgb, (0, 0), 1.0), np.uint8)
-    glass = _background(smooth, has_image)
-    balanced = np.minimum(smooth.astype(np.float32) / glass, 1.0)
+    balanced, glass = relative_to_glass(rgb, has_image)
     red, green, blue = np.moveaxis(balanced, 2, 0)
     brightest = np.maximum(np.maximum(red, green), blue)
     darkest = np.minimum(np.minimum(red, green), blue)
@@ -67,24 +64,50 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     is_ink = (saturation > _INK_SATURATION) & (green > red + _INK_MARGIN)
     is_stained = (saturation > threshold) & ~is_gray & ~is_ink
     is_dense = has_image & (darkest < _DENSE)
-    is_colored = is_dense & ~is_gray & ~is_ink
-    absorbs_green = green < np.minimum(red, blue) - _GREEN_MARGIN
-    is_he = is_colored.any() and (is_colored & absorbs_green).sum() >= _LEAST_HE * is_colored.sum()
+    is_he = is_mostly_he(balanced, is_dense & ~is_gray & ~is_ink)
     has_glass = glass.min() < 255 or (rgb.min(axis=2) >= _PURE_WHITE).mean() > _LEAST_DENSE
     if not is_he and is_dense.mean() > _LEAST_DENSE and has_glass:
         is_stained = _of_any_stain(balanced, has_image)
     return _clean(is_stained & has_image) & has_image
 
 
+def shows_image(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Mask of pixels that are neither pure white (stitched in) nor black (borders)."""
+    return (rgb.min(axis=2) < _PURE_WHITE) & (rgb.max(axis=2) > _DARK)
+
+
+def relative_to_glass(
+    rgb: NDArray[np.uint8], has_image: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Transmitted fraction of each color, smoothed, shape (h, w, 3), 0..1; and the color of the glass, shape (3,)."""
+    # Smooth first: JPEG colors single pixels of the glass.
+    smooth = np.asarray(cv2.GaussianBlur(rgb, (0, 0), 1.0), np.uint8)
+    glass = _background(smooth, has_image)
+    return np.minimum(smooth.astype(np.float32) / glass, 1.0), glass
+
+
+def is_mostly_he(balanced: NDArray[np.float32], is_colored: NDArray[np.bool_]) -> bool:
+    """Whether at least half of the colored pixels absorb green most, as hematoxylin and eosin."""
+    red, green, blue = np.moveaxis(balanced, 2, 0)
+    absorbs_green = green < np.minimum(red, blue) - _GREEN_MARGIN
+    return bool(
+        is_colored.any() and (is_colored & absorbs_green).sum() >= _LEAST_HE * is_colored.sum()
+    )
+
+
+def is_marker(balanced: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Mask of strong green and blue, which no stain has."""
+    brightest, darkest = balanced.max(axis=2), balanced.min(axis=2)
+    return np.asarray((brightest - darkest > _MARKER_SATURATION * brightest) & (balanced[..., 0] <= darkest))
+
+
 def _of_any_stain(balanced: NDArray[np.float32], has_image: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mask of pixels that absorb any color, relative to the glass."""
-    brightest, darkest = balanced.max(axis=2), balanced.min(axis=2)
-    absorbed = 1 - darkest
+    absorbed = 1 - balanced.min(axis=2)
     threshold = np.clip(_otsu(absorbed[has_image]), _PALEST, _DENSEST)
-    is_marker = (brightest - darkest > _MARKER_SATURATION * brightest) & (balanced[..., 0] <= darkest)
     square = np.ones((_EDGE_PX, _EDGE_PX), np.uint8)
-    is_marker = cv2.dilate(is_marker.astype(np.uint8), square, iterations=2) > 0
-    is_dense = (absorbed > threshold) & has_image & ~is_marker
+    near_marker = cv2.dilate(is_marker(balanced).astype(np.uint8), square, iterations=2) > 0
+    is_dense = (absorbed > threshold) & has_image & ~near_marker
     return cv2.morphologyEx(is_dense.astype(np.uint8), cv2.MORPH_OPEN, square) > 0
 
 
