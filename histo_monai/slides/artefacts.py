@@ -12,33 +12,33 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides.tissue import is_marker, is_mostly_he, relative_to_glass, shows_image
+from histo_monai.slides.tissue import relative_to_glass, shows_image
 
 Artefact = Literal["pen", "dark", "blur"]
 FOCUS_MPP = 4.0
 """µm/px of the picture for `blur_mask`."""
 
-_LEAST_ABSORBED = 0.3
-"""Least sum of the three optical densities (natural logarithm) of ink; paler color has no certain hue."""
-HE_ALL,HE_REST=.2,.8
+_LEAST_ABSORBED, _LEAST_COLOR = 0.3, 0.04
+"""Least sum of the optical densities (natural logarithm) of a color, and its least range of transmitted light."""
+_LEAST_HE, _LEAST_HE_BESIDE_INK = 0.2, 0.8
+"""Least fraction of hematoxylin and eosin of all colored pixels, and of those that absorb more green than red."""
 _SPREADS, _NEAREST, _FARTHEST = 5.0, -0.09, -0.02
 """Hue of ink: so many times the slide's median absolute deviation above the median, within these bounds."""
 _DENSE_GRAY, _COLORLESS = 1.0, 0.35
 """Least optical density of every color of black, and its largest relative difference between colors."""
-_WINDOW = 3
 _BLURRED, _BLURRED_OF_CONTRAST = 0.22, 0.70
-"""Largest sharpness of blur relative to the slide's median: of the Laplacian, and of the Laplacian over the contrast."""
-_CONTRAST_UM = 16.0
+"""Largest sharpness of blur relative to the slide's median: of all detail, and of detail relative to contrast."""
+_WINDOW_PX, _CONTRAST_UM = 3, 16.0
 
 
 def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Mask of green and blue ink; empty on slides that are not mostly hematoxylin and eosin.
+    """Mask of green and blue ink, and of thin black ink; empty on slides that are not mostly hematoxylin and eosin.
 
-    By Beer and Lambert's law the optical densities of stains add up. Hematoxylin and eosin absorb more green than red
-    in any mixture (Ruifrok & Johnston 2001); these inks absorb more red. The hue is (red - green) / sum of optical
-    densities relative to the glass. Ink lies above the slide's median by six median absolute deviations, at least
-    at -0.15 and at most at -0.02 (the stained tissue of 34 slides of 30 cases lies below -0.02). Red ink looks as blood
-    and is not found; neither is ink that lets half of the light through.
+    By the law of Beer and Lambert the optical densities of stains add up. Hematoxylin and eosin absorb more green than
+    red in any mixture (Ruifrok & Johnston 2001); inks absorb as much red or more. The hue is (red - green) / sum of the
+    densities relative to the glass. Ink is above the slide's median hue by five median absolute deviations, and above
+    -0.09; every hue above -0.02 is ink. Red ink looks like blood and is not found. Trichrome's and Alcian's blue count
+    as ink.
 
     Args:
         rgb: Thumbnail, shape (h, w, 3), uint8; best at 8 to 16 µm per pixel.
@@ -61,11 +61,11 @@ def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def dark_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Mask of black ink, black borders and dark edges; empty on slides that are not mostly hematoxylin and eosin.
 
-    Black absorbs all three colors, each more than half of the light and about equally. Dense pigment (carbon in
+    Black absorbs about equally much of all colors, at least 63 % of each. Dense pigment (carbon in
     anthracosis) is black too.
 
     Args:
-        rgb: As of `pen_mask`.
+        rgb: As in `pen_mask`.
 
     Returns:
         Shape (h, w), bool, one pixel wider than the dark area.
@@ -80,9 +80,9 @@ def dark_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def blur_mask(fine: NDArray[np.uint8], tissue: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mask of tissue out of focus, compared with the slide's other tissue.
 
-    Sharpness is the energy of the Laplacian (Pech-Pacheco et al. 2000) within 3 x 3 pixels of the tissue mask. Blurred
-    tissue has little of it, and little relative to its contrast (deviations from a Gaussian mean of 16 µm). The second
-    condition spares smooth tissue such as stroma. A slide that is blurred all over is not found.
+    Sharpness is the energy of the Laplacian (Pech-Pacheco et al. 2000) in 3 x 3 pixels of the tissue mask. Blurred
+    tissue has little of it, also relative to its contrast (deviations from a Gaussian mean of 16 µm). The second
+    condition spares smooth tissue. A slide that is blurred all over is not found.
 
     Args:
         fine: The slide at `FOCUS_MPP` or its own resolution, shape (H, W, 3), uint8.
@@ -97,11 +97,11 @@ def blur_mask(fine: NDArray[np.uint8], tissue: NDArray[np.bool_]) -> NDArray[np.
     px = _CONTRAST_UM / FOCUS_MPP
     details = (cv2.Laplacian(gray, cv2.CV_32F), gray - cv2.GaussianBlur(gray, (0, 0), px))
     weights = tissue.astype(np.float32)
-    area = cv2.blur(weights, (_WINDOW, _WINDOW)) + 1e-6
+    area = cv2.blur(weights, (_WINDOW_PX, _WINDOW_PX)) + 1e-6
     energies = []
     for detail in details:
         of_px = cv2.resize(detail**2, tissue.shape[::-1], interpolation=cv2.INTER_AREA)
-        energies.append(cv2.blur(of_px * weights, (_WINDOW, _WINDOW)) / area)
+        energies.append(cv2.blur(of_px * weights, (_WINDOW_PX, _WINDOW_PX)) / area)
     sharpness = energies[0]
     of_contrast = sharpness / (energies[1] + 1)  # Of flat areas, noise decides.
     is_blurred = (sharpness < _BLURRED * np.median(sharpness[tissue])) & (
@@ -116,12 +116,12 @@ def _densities(rgb: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:
     balanced, _ = relative_to_glass(rgb, has_image)
     densities = -np.log(np.maximum(balanced, 1 / 255))
     red, green, blue = np.moveaxis(densities, 2, 0)
+    red, green, blue = np.moveaxis(densities, 2, 0)
     is_colored = (densities.sum(axis=2) > _LEAST_ABSORBED) & has_image
-    is_colored &= balanced.max(axis=2) - balanced.min(axis=2) > 0.04
-    absorbs_green = is_colored & (green > np.maximum(red, blue))
-    off_plane = is_colored & (red > green)
-    num, of = absorbs_green.sum(), is_colored.sum()
-    is_he = num > HE_ALL * of and num > HE_REST * (of - off_plane.sum())
+    is_colored &= balanced.max(axis=2) - balanced.min(axis=2) > _LEAST_COLOR
+    num_he = (is_colored & (green > np.maximum(red, blue))).sum()
+    num_beside_ink = (is_colored & (red <= green)).sum()
+    is_he = num_he > max(_LEAST_HE * is_colored.sum(), _LEAST_HE_BESIDE_INK * num_beside_ink)
     return densities, bool(is_he)
 
 

@@ -64,7 +64,9 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     is_ink = (saturation > _INK_SATURATION) & (green > red + _INK_MARGIN)
     is_stained = (saturation > threshold) & ~is_gray & ~is_ink
     is_dense = has_image & (darkest < _DENSE)
-    is_he = is_mostly_he(balanced, is_dense & ~is_gray & ~is_ink)
+    is_colored = is_dense & ~is_gray & ~is_ink
+    absorbs_green = green < np.minimum(red, blue) - _GREEN_MARGIN
+    is_he = is_colored.any() and (is_colored & absorbs_green).sum() >= _LEAST_HE * is_colored.sum()
     has_glass = glass.min() < 255 or (rgb.min(axis=2) >= _PURE_WHITE).mean() > _LEAST_DENSE
     if not is_he and is_dense.mean() > _LEAST_DENSE and has_glass:
         is_stained = _of_any_stain(balanced, has_image)
@@ -86,28 +88,15 @@ def relative_to_glass(
     return np.minimum(smooth.astype(np.float32) / glass, 1.0), glass
 
 
-def is_mostly_he(balanced: NDArray[np.float32], is_colored: NDArray[np.bool_]) -> bool:
-    """Whether at least half of the colored pixels absorb green most, as hematoxylin and eosin."""
-    red, green, blue = np.moveaxis(balanced, 2, 0)
-    absorbs_green = green < np.minimum(red, blue) - _GREEN_MARGIN
-    return bool(
-        is_colored.any() and (is_colored & absorbs_green).sum() >= _LEAST_HE * is_colored.sum()
-    )
-
-
-def is_marker(balanced: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Mask of strong green and blue, which no stain has."""
-    brightest, darkest = balanced.max(axis=2), balanced.min(axis=2)
-    return np.asarray((brightest - darkest > _MARKER_SATURATION * brightest) & (balanced[..., 0] <= darkest))
-
-
 def _of_any_stain(balanced: NDArray[np.float32], has_image: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mask of pixels that absorb any color, relative to the glass."""
-    absorbed = 1 - balanced.min(axis=2)
+    brightest, darkest = balanced.max(axis=2), balanced.min(axis=2)
+    absorbed = 1 - darkest
     threshold = np.clip(_otsu(absorbed[has_image]), _PALEST, _DENSEST)
+    is_marker = (brightest - darkest > _MARKER_SATURATION * brightest) & (balanced[..., 0] <= darkest)
     square = np.ones((_EDGE_PX, _EDGE_PX), np.uint8)
-    near_marker = cv2.dilate(is_marker(balanced).astype(np.uint8), square, iterations=2) > 0
-    is_dense = (absorbed > threshold) & has_image & ~near_marker
+    is_marker = cv2.dilate(is_marker.astype(np.uint8), square, iterations=2) > 0
+    is_dense = (absorbed > threshold) & has_image & ~is_marker
     return cv2.morphologyEx(is_dense.astype(np.uint8), cv2.MORPH_OPEN, square) > 0
 
 
