@@ -18,7 +18,7 @@ Artefact = Literal["pen", "dark", "blur"]
 FOCUS_MPP = 4.0
 """µm/px of the picture for `blur_mask`."""
 
-_LEAST_ABSORBED, _LEAST_COLOR = 0.3, 0.04
+_LEAST_ABSORBED, _LEAST_COLOR = 0.6, 0.04
 """Least sum of the optical densities (natural logarithm) of a color, and its least range of transmitted light."""
 _LEAST_HE, _LEAST_HE_BESIDE_INK = 0.2, 0.8
 """Least fraction of hematoxylin and eosin of all colored pixels, and of those that absorb more green than red."""

@@ -67,10 +67,10 @@ def usable_tissue(
         if "blur" in artefacts:
             blurred = blur_mask(slide.thumbnail(max(FOCUS_MPP, slide.mpp)), mask)
             excluded |= blurred
-            mask &= ~blurred
+            mask = mask & ~blurred
     if artefact_areas:
         excluded |= rasterize_regions(artefact_areas, downsample=mpp / slide.mpp, shape=tissue.shape)
-        mask &= ~excluded
+        mask = mask & ~excluded
     lost = tissue & ~mask
     if areas:
         excluded |= lost
