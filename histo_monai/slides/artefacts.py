@@ -22,8 +22,9 @@ _LEAST_ABSORBED, _LEAST_COLOR = 0.6, 0.04
 """Least sum of the optical densities (natural logarithm) of a color, and its least range of transmitted light."""
 _LEAST_HE, _LEAST_HE_BESIDE_INK = 0.2, 0.8
 """Least fraction of hematoxylin and eosin of all colored pixels, and of those that absorb more green than red."""
-_SPREADS, _NEAREST, _FARTHEST = 5.0, -0.09, -0.02
-"""Hue of ink: so many times the slide's median absolute deviation above the median, within these bounds."""
+_SPREADS, _NEAREST, _FARTHEST, _FARTHEST_ABOVE = 5.0, -0.09, -0.02, 0.1
+"""Hue of ink: so many median absolute deviations above the slide's median, at least and at most these values; at most
+the last one above the median, if that is more."""
 _DENSE_GRAY, _COLORLESS = 1.0, 0.35
 """Least optical density of every color of black, and its largest relative difference between colors."""
 _BLURRED, _BLURRED_OF_CONTRAST = 0.22, 0.70
@@ -55,7 +56,8 @@ def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     is_stain = is_colored & (hue < 0) & shows_image(rgb)
     middle = np.median(hue[is_stain])
     spread = np.median(np.abs(hue[is_stain] - middle))
-    return _wider(is_colored & (hue > np.clip(middle + _SPREADS * spread, _NEAREST, _FARTHEST)))
+    farthest = max(_FARTHEST, middle + _FARTHEST_ABOVE)  # Some hematoxylin is blue.
+    return _wider(is_colored & (hue > np.clip(middle + _SPREADS * spread, _NEAREST, farthest)))
 
 
 def dark_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:

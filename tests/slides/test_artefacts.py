@@ -1,4 +1,4 @@
-"""Rules for pen, dark areas and blur: on drawn pictures, on real slides with drawn artefacts, and the user's outlines."""
+"""Rules for pen, dark areas and blur: on drawn pictures and real slides with drawn artefacts; outlines of the user."""
 
 from __future__ import annotations
 
