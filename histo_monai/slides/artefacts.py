@@ -38,8 +38,8 @@ def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     By the law of Beer and Lambert the optical densities of stains add up. Hematoxylin and eosin absorb more green than
     red in any mixture (Ruifrok & Johnston 2001); inks absorb as much red or more. The hue is (red - green) / sum of the
     densities relative to the glass. Ink is above the slide's median hue by five median absolute deviations, and above
-    -0.09; every hue above -0.02 is ink. Red ink looks like blood and is not found. Trichrome's and Alcian's blue count
-    as ink.
+    -0.09; every hue above -0.02, and by 0.1 above the median, is ink. Red ink looks like blood and is not found. The
+    blue of trichrome and of Alcian blue counts as ink.
 
     Args:
         rgb: Thumbnail, shape (h, w, 3), uint8; best at 8 to 16 µm per pixel.
