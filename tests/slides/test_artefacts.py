@@ -51,6 +51,13 @@ def test_pen_is_found_and_hematoxylin_and_eosin_are_not_pen(ink: tuple[int, int,
     assert not pen_mask(stained(HEMATOXYLIN, EOSIN)).any()
 
 
+def test_blue_hematoxylin_is_no_pen() -> None:
+    rgb = stained((0.700, 0.690, 0.280), (0.700, 0.690, 0.280), tuple(0.3 * np.array(EOSIN)))
+    assert pen_mask(rgb)[25:-25, 25:-25].mean() < 0.03
+    drawn, stroke = with_ink(rgb, INKS["green"], 12)
+    assert pen_mask(drawn)[stroke].mean() > 0.95
+
+
 def test_black_ink_and_a_black_border_are_dark() -> None:
     rgb, stroke = with_ink(stained(HEMATOXYLIN, EOSIN), BLACK, 12)
     rgb[:, :5] = 8
