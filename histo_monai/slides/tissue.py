@@ -51,13 +51,10 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
         raise InputError(
             f"tissue_mask: got {rgb.shape} {rgb.dtype}. Fix: pass an RGB picture (h, w, 3) uint8."
         )
-    has_image = (rgb.min(axis=2) < _PURE_WHITE) & (rgb.max(axis=2) > _DARK)
+    has_image = shows_image(rgb)
     if not has_image.any():
         return np.zeros(rgb.shape[:2], bool)
-    # Smooth first: JPEG colors single pixels of the glass.
-    smooth = np.asarray(cv2.GaussianBlur(rgb, (0, 0), 1.0), np.uint8)
-    glass = _background(smooth, has_image)
-    balanced = np.minimum(smooth.astype(np.float32) / glass, 1.0)
+    balanced, glass = relative_to_glass(rgb, has_image)
     red, green, blue = np.moveaxis(balanced, 2, 0)
     brightest = np.maximum(np.maximum(red, green), blue)
     darkest = np.minimum(np.minimum(red, green), blue)
@@ -74,6 +71,21 @@ def tissue_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     if not is_he and is_dense.mean() > _LEAST_DENSE and has_glass:
         is_stained = _of_any_stain(balanced, has_image)
     return _clean(is_stained & has_image) & has_image
+
+
+def shows_image(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Mask of pixels that are neither pure white (stitched in) nor black (borders)."""
+    return (rgb.min(axis=2) < _PURE_WHITE) & (rgb.max(axis=2) > _DARK)
+
+
+def relative_to_glass(
+    rgb: NDArray[np.uint8], has_image: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Transmitted fraction of each color, smoothed, shape (h, w, 3), 0..1; and the color of the glass, shape (3,)."""
+    # Smooth first: JPEG colors single pixels of the glass.
+    smooth = np.asarray(cv2.GaussianBlur(rgb, (0, 0), 1.0), np.uint8)
+    glass = _background(smooth, has_image)
+    return np.minimum(smooth.astype(np.float32) / glass, 1.0), glass
 
 
 def _of_any_stain(balanced: NDArray[np.float32], has_image: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from histo_monai.data.readers.shared.shares import fair_shares
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.slides import open_slide
+from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.cells import tissue_cells
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.errors import InputError
@@ -63,6 +65,12 @@ def slides_to_search(
     return searched.sort_values("slide_id", ignore_index=True)
 
 
+def outlines_by_slide(*tables: pd.DataFrame) -> dict[str, str]:
+    """slide_id -> file of the user's outlines of tissue and artefacts, from tables with a column `outlines`."""
+    rows = pd.concat([table[["slide_id", "outlines"]] for table in tables])
+    return {slide_id: path for slide_id, path in rows.itertuples(index=False, name=None) if path}
+
+
 @dataclass(frozen=True)
 class Search:
     """Places on a slide that candidates may have.
@@ -74,6 +82,8 @@ class Search:
         tissue_mpp: Resolution of the tissue mask, µm/px.
         min_tissue_fraction: Least tissue fraction of a patch.
         per_slide: Most candidates per slide.
+        artefacts: Rules for tissue that is not used.
+        outlines: slide_id -> the user's outlines of tissue and artefacts.
     """
 
     patch_px: int
@@ -82,6 +92,8 @@ class Search:
     tissue_mpp: float
     min_tissue_fraction: float
     per_slide: int
+    artefacts: tuple[Artefact, ...] = ()
+    outlines: Mapping[str, str] = field(default_factory=dict)
 
 
 def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processes: int) -> pd.DataFrame:
@@ -161,7 +173,10 @@ def _of_slide(
     """Candidate centers of a slide, shape (n, 2), level-0 pixels, and the slide's µm/px."""
     with open_slide(path, mpp) as slide:
         grid = Grid(search.patch_px * search.mpp, slide.mpp, slide.size_yx)
-        cells, _ = tissue_cells(slide, grid, search.tissue_mpp, search.min_tissue_fraction)
+        outlines = search.outlines.get(slide_id, "")
+        cells, _ = tissue_cells(
+            slide, grid, search.tissue_mpp, search.min_tissue_fraction, search.artefacts, outlines
+        )
     centers = grid.centers_yx(cells)
     half = search.side_um / slide.mpp / 2
     inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)

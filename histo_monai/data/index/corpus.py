@@ -16,7 +16,9 @@ from histo_monai.data.readers.shared.shares import fair_shares
 from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.splits import check_patients_apart, split_slides
-from histo_monai.slides import Slide, choose_level, open_slide, sample_centers, tissue_mask
+from histo_monai.slides import Slide, choose_level, open_slide, sample_centers
+from histo_monai.slides.artefacts import Artefact
+from histo_monai.slides.tiles.usable import usable_tissue
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.randomness import generator
@@ -37,12 +39,14 @@ class Placement:
         mpps: Resolutions of a sample, µm/px, finest first; the slide must support the finest.
         tissue_mpp: Resolution of the tissue mask, µm/px.
         min_tissue_fraction: Least tissue fraction of the finest patch's field, which all resolutions contain.
+        artefacts: Rules for tissue that is not used.
     """
 
     patch_px: int
     mpps: tuple[float, ...]
     tissue_mpp: float
     min_tissue_fraction: float
+    artefacts: tuple[Artefact, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,18 +67,18 @@ def survey_slide(
     path: Path,
     mpp: float | None,
     coordinates: str,
+    outlines: str,
     num: int,
     seed: int,
     placement: Placement,
 ) -> SlideSurvey:
-    """The survey of a slide: up to `num` random centers on its tissue, or from a file of coordinates.
+    """The survey of a slide: up to `num` random centers on its usable tissue, or from a file of coordinates.
 
     An unusable slide sets `problem`; no error is raised.
     """
     try:
         with open_slide(path, mpp) as slide:
-            mask_mpp = max(placement.tissue_mpp, slide.mpp)
-            mask = tissue_mask(slide.thumbnail(mask_mpp))
+            mask, mask_mpp, *_ = usable_tissue(slide, placement.tissue_mpp, placement.artefacts, outlines)
             _check_resolution(path, slide.level_mpps, placement.mpps[0])
             drawn = generator(seed, "centers", slide_id)
             within_um = placement.patch_px * placement.mpps[-1]
@@ -204,6 +208,7 @@ def _survey(
         [Path(path) for path in corpus["path"]],
         mpps,
         list(corpus["coordinates"]),
+        list(corpus["outlines"]),
     )
     yield from map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide")
 

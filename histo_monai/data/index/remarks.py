@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -10,30 +11,48 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.slides import open_slide, tissue_fraction, tissue_mask
+from histo_monai.slides.artefacts import Artefact
+from histo_monai.slides.tiles.usable import usable_tissue
 from histo_monai.utils.process.processes import map_over_processes
 
 _ONE_SIDED = 0.95
 """Fraction of one class in a split from which accuracy has little meaning."""
 _GLASS = 0.05
 """Tissue fraction of a patch below which it is empty glass."""
+_MOSTLY = 0.5
+"""Fraction of a patch on artefacts from which `check` names it."""
 
 
-def remarks_on(table: pd.DataFrame, *, patch_px: int, tissue_mpp: float, processes: int) -> list[str]:
+def remarks_on(
+    table: pd.DataFrame,
+    *,
+    patch_px: int,
+    tissue_mpp: float,
+    artefacts: tuple[Artefact, ...] = (),
+    outlines: Mapping[str, str] | None = None,
+    processes: int,
+) -> list[str]:
     """Data warnings on the labels, one line each.
 
     Args:
         table: `data.tables.columns.PATCH_COLUMNS` with splits; `side_px` of images as in their files.
         patch_px: Side of the networks' patches.
         tissue_mpp: Resolution of the tissue mask, µm/px.
+        artefacts: Rules for tissue that is not used.
+        outlines: slide_id -> the user's outlines of tissue and artefacts.
         processes: Slides read in parallel; does not affect the result.
     """
     if table.empty:
         return []
+    squares = table[table["y"].notna()]
+    look = partial(_areas, tissue_mpp=tissue_mpp, artefacts=artefacts, outlines=outlines or {})
+    areas = _of_squares(squares, look, processes)
     return [
         *_shrunk(table, patch_px),
         *_sizes(table),
         *_one_sided(table),
-        *_on_glass(table, tissue_mpp, processes),
+        *_on_glass(squares[areas["tissue"] < _GLASS], squares),
+        *_on_artefacts(squares[areas["excluded"] >= _MOSTLY], len(squares)),
     ]
 
 
@@ -71,36 +90,60 @@ def _one_sided(table: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _on_glass(table: pd.DataFrame, tissue_mpp: float, processes: int) -> list[str]:
-    squares = table[table["y"].notna()]
-    if squares.empty:
-        return []
+def _of_squares(
+    squares: pd.DataFrame, look: Callable[[pd.DataFrame], NDArray[np.float64]], processes: int
+) -> pd.DataFrame:
+    """Fractions of each square that are tissue and excluded."""
     rows = [part for _, part in squares.groupby("path", sort=True)]
-    look = partial(_tissue, tissue_mpp=tissue_mpp)
     found = map_over_processes(look, rows, processes=processes, title="tissue of patches", unit="slide")
-    tissue = pd.Series(np.concatenate(list(found)), index=np.concatenate([part.index for part in rows]))
-    bare = squares[tissue.reindex(squares.index) < _GLASS]
+    areas = np.concatenate([np.empty((0, 2)), *found])
+    index = np.concatenate([np.empty(0, int), *(part.index for part in rows)])
+    return pd.DataFrame(areas, index, ["tissue", "excluded"]).reindex(squares.index)
+
+
+def _on_glass(bare: pd.DataFrame, squares: pd.DataFrame) -> list[str]:
     lines = []
     for label, some in bare.groupby("label"):
         num = int((squares["label"] == label).sum())
         what = f"of class {label!r} " if label else ""
         lines.append(
-            f"{len(some)} of {num} patches {what}show empty glass, no tissue (the first: {some['patch_id'].iloc[0]}, "
-            f"y {some['y'].iloc[0]:.0f}, x {some['x'].iloc[0]:.0f}). Fix: outline the class again, unless it is glass"
+            f"{len(some)} of {num} patches {what}show empty glass, no tissue ({_first(some)}). "
+            "Fix: outline the class again, unless it is glass"
         )
     return lines
 
 
-def _tissue(rows: pd.DataFrame, tissue_mpp: float) -> NDArray[np.float64]:
-    """Tissue fraction of each square of one slide, 0..1, shape (rows,)."""
+def _on_artefacts(flagged: pd.DataFrame, num: int) -> list[str]:
+    if flagged.empty:
+        return []
+    return [
+        f"{len(flagged)} of {num} labeled patches lie mostly on pen, dark areas, blur or outlined artefacts and "
+        f"are used nevertheless ({_first(flagged)}). Fix: check them; index.artefacts and masks/ decide"
+    ]
+
+
+def _first(patches: pd.DataFrame) -> str:
+    one = patches.iloc[0]
+    return f"the first: {one['patch_id']}, y {one['y']:.0f}, x {one['x']:.0f}"
+
+
+def _areas(
+    rows: pd.DataFrame, tissue_mpp: float, artefacts: tuple[Artefact, ...], outlines: Mapping[str, str]
+) -> NDArray[np.float64]:
+    """Fractions of each square of one slide that are tissue and excluded, 0..1, shape (rows, 2)."""
     stated = rows["slide_mpp"].iloc[0]
     with open_slide(Path(rows["path"].iloc[0]), None if np.isnan(stated) else float(stated)) as slide:
         mask_mpp = max(tissue_mpp, slide.mpp)
-        mask = tissue_mask(slide.thumbnail(mask_mpp))
+        tissue = tissue_mask(slide.thumbnail(mask_mpp))
+        excluded = np.zeros_like(tissue)
+        if artefacts or outlines:
+            of_slide = outlines.get(str(rows["slide_id"].iloc[0]), "")
+            excluded = usable_tissue(slide, tissue_mpp, artefacts, of_slide).excluded
         centers = rows[["y", "x"]].to_numpy(np.float64) * slide.mpp / mask_mpp
-    parts = np.empty(len(rows))
+    parts = np.empty((len(rows), 2))
     sides = (rows["side_px"] * rows["mpp"] / mask_mpp).to_numpy()
     for side in np.unique(sides):
         same = sides == side
-        parts[same] = tissue_fraction(mask, centers[same], float(side))
+        for column, mask in enumerate((tissue, excluded)):
+            parts[same, column] = tissue_fraction(mask, centers[same], float(side))
     return parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
 
-from histo_monai.utils.settings.rules import Count, CountOrZero, Mpps, Positive, Range, Seed, SlideMpp
+from histo_monai.utils.settings.rules import Count, CountOrZero, Mpps, Positive, Range, Seed, SlideMpp, Unique
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,14 @@ class TumorMaps:
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """Index settings: the split, and the tissue that centers of patches need."""
+    """Index settings: the split, the tissue that centers of patches need, and the rules for tissue that is not used."""
 
     seed: Seed
     validation_fraction: Annotated[float, Range(0.0, 0.9, exclusive_low=True)]
     skip_bad_slides: bool
     tissue_mpp: Annotated[float, Range(1.0, 64.0)]
     min_tissue_fraction: Annotated[float, Range(0.0, 1.0, exclusive_low=True)]
+    artefacts: Annotated[tuple[Literal["pen", "dark", "blur"], ...], Unique(at_least=0)]
 
 
 @dataclass(frozen=True)

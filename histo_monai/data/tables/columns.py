@@ -15,9 +15,10 @@ from histo_monai.utils.storage import check_name
 
 SPLITS = ("train", "validation", "test")
 
-CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split", "coordinates")
+CORPUS_COLUMNS = ("slide_id", "path", "patient_id", "mpp", "split", "coordinates", "outlines")
 """Slides for pretraining, one row each. `patient_id` is empty if unknown, `mpp` missing if the file states it, `split`
-empty if the index assigns it. `coordinates` names a file of patches (`data.readers.coordinates`); empty: all tissue."""
+empty if the index assigns it. `coordinates` names a file of patches (`data.readers.coordinates`); empty: all tissue.
+`outlines` names a file of outlines of tissue and artefacts (`slides.tiles.usable`) or is empty."""
 
 SLIDE_COLUMNS = (
     *(
@@ -62,11 +63,12 @@ numbers missing."""
 
 WHOLE_SLIDE_COLUMNS = (
     *("slide_id", "path", "patient_id", "mpp", "label", "size", "split", "annotation", "annotation_origin"),
-    *("exhaustive", "content"),
+    *("exhaustive", "content", "outlines"),
 )
 """Slides to map and to diagnose, one row each. `label` and `size` (of the largest metastasis) may be empty,
 `mpp` missing if the file states it. `annotation` is the file of outlines or empty, `annotation_origin` their origin
-(`slides.annotations.ORIGINS`) or empty, `exhaustive` whether they are complete, `content` a digest of the bytes."""
+(`slides.annotations.ORIGINS`) or empty, `exhaustive` whether they are complete, `content` a digest of the bytes,
+`outlines` a file of outlines of tissue and artefacts (`slides.tiles.usable`) or empty."""
 
 
 def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -80,6 +82,7 @@ def whole_slide_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         "annotation_origin": "",
         "exhaustive": True,
         "content": "",
+        "outlines": "",
     }
     full = [{**bare, **row, **{key: str(row.get(key, "")) for key in ("path", "annotation")}} for row in rows]
     return pd.DataFrame(full, columns=list(WHOLE_SLIDE_COLUMNS)).astype(
@@ -141,7 +144,9 @@ def corpus_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         raise InputError(
             "the corpus has no slide. Fix: name at least two: one for training, one for validation."
         )
-    full = [{"patient_id": "", "mpp": None, "split": "", "coordinates": "", **row} for row in rows]
+    full = [
+        {"patient_id": "", "mpp": None, "split": "", "coordinates": "", "outlines": "", **row} for row in rows
+    ]
     table = pd.DataFrame(full, columns=list(CORPUS_COLUMNS)).astype({"mpp": "float64"})
     for slide_id, path in zip(table["slide_id"], table["path"], strict=True):
         check_name(slide_id, f"{path}: slide_id")

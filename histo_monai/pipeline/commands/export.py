@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.commands.map import Look
@@ -41,7 +42,11 @@ def run(
         )
     look = Look() if not paths.PARAMS.exists() else Look.of(load_params(paths.PARAMS))
     if bundle:
-        seen = {name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
+        seen: dict[str, Any] = {
+            name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")
+        }
+        if look.artefacts:
+            seen["artefacts"] = list(look.artefacts)
         write_bundle(Path(model), Path(bundle), seen, authors or "not stated")
         _LOG.info("export: bundle=%s command='%s --slide SLIDE'", bundle, run_command(bundle))
     if wsinfer:

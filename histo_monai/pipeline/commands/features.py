@@ -14,6 +14,7 @@ from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
+from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
 from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils import storage
@@ -39,16 +40,20 @@ class Look(NamedTuple):
         tissue_mpp: `index.tissue_mpp`.
         min_tissue_fraction: `heatmap.min_tissue_fraction`.
         batch_size: `evaluate.batch_size`.
+        artefacts: `index.artefacts`.
     """
 
     tissue_mpp: float = 16.0
     min_tissue_fraction: float = 0.5
     batch_size: int = 256
+    artefacts: tuple[Artefact, ...] = ()
 
     @classmethod
     def of(cls, params: Params) -> Self:
         """Settings from params."""
-        return cls(params.index.tissue_mpp, params.heatmap.min_tissue_fraction, params.evaluate.batch_size)
+        index = params.index
+        of_maps = (params.heatmap.min_tissue_fraction, params.evaluate.batch_size)
+        return cls(index.tissue_mpp, *of_maps, index.artefacts)
 
 
 class Asked(NamedTuple):
@@ -150,7 +155,7 @@ def _plan(model: Path, look: Look, asked: Asked) -> MapPlan:
         whole_stride(stride_um, mpp)
     except InputError as error:
         raise InputError(f"--stride-um: {error}") from None
-    return MapPlan(patch_px, mpp, stride_um, look.tissue_mpp, look.min_tissue_fraction, look.batch_size)
+    return MapPlan(patch_px, mpp, stride_um, *look)
 
 
 def _file(folder: Path, job: SlideJob, work: FeatureWork) -> Path:

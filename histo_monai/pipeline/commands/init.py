@@ -26,6 +26,7 @@ _NOBODY = {"user.name": "histo-monai init", "user.email": "histo-monai@localhost
 _WEIGHTS = Path("data/weights")
 _HEADS = {
     "alpha": "1.0",
+    "index.artefacts": "[pen, dark]",
     "pretraining_methods": "[pretrained]",
     "semisupervised_methods": "[supervised]",
     "slide_level.pretraining_methods": "[pretrained]",

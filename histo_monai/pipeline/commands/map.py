@@ -25,6 +25,7 @@ from histo_monai.pipeline.provenance import made_from
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import BOUNDS
+from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
@@ -62,6 +63,7 @@ class Look(NamedTuple):
     overlay_mpp: float = 8.0
     region_threshold: float = 0.5
     detection: DetectionParams = DetectionParams(threshold=0.2, radius_um=150.0, smoothing_um=64.0)
+    artefacts: tuple[Artefact, ...] = ()
 
     @classmethod
     def of(cls, params: Params) -> Self:
@@ -74,6 +76,7 @@ class Look(NamedTuple):
             of.overlay_mpp,
             of.region_threshold,
             of.detection,
+            params.index.artefacts,
         )
 
 
@@ -195,6 +198,7 @@ def _settings(
         tissue_mpp=look.tissue_mpp,
         min_tissue_fraction=look.min_tissue_fraction,
         batch_size=look.batch_size,
+        artefacts=look.artefacts,
     )
     try:
         whole_stride(settings.stride_um, settings.mpp)

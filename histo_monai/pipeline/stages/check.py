@@ -18,6 +18,7 @@ from histo_monai.data.index.foresight import (
     slides_too_coarse,
     without_field,
 )
+from histo_monai.data.readers.settings import IndexSettings
 from histo_monai.data.tables.columns import read_centers, read_surveyed_slides, read_whole_slides
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.patches import read_patches
@@ -66,7 +67,7 @@ def run() -> None:
     with whole_folder(paths.CHECK) as draft:
         (draft / PICTURES).mkdir()
         shown = _shown(every, params.check.num_pictures)
-        surveys = _surveys(every, centers, patches, params.index.tissue_mpp, colors)
+        surveys = _surveys(every, centers, patches, params.index, colors)
         pictures = [draft / PICTURES / f"{i}.jpg" for i in range(len(every))]
         in_full = [i in shown for i in range(len(every))]
         processes = num_cpus()
@@ -75,8 +76,9 @@ def run() -> None:
                 _look, surveys, pictures, in_full, processes=processes, title="slides", unit="slide"
             )
         )
-        every["mpp"] = [mpp for mpp, _ in looks]
-        bare = [i for i, (_, tissue) in enumerate(looks) if tissue < _LITTLE_TISSUE]
+        every["mpp"] = [mpp for mpp, *_ in looks]
+        every["excluded"] = [excluded for *_, excluded in looks]
+        bare = [i for i, (_, tissue, _) in enumerate(looks) if tissue < _LITTLE_TISSUE]
         shown = sorted({*shown, *bare})
         finest = every.set_index("path")["mpp"].reindex(whole["path"]).tolist()
         problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
@@ -157,8 +159,8 @@ def _unmapped(params: Params, whole: pd.DataFrame) -> list[str]:
 
 def _every_slide(slides: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
     """Slides of pretraining and dataset, each file once; `label` may be empty."""
-    columns = ["slide_id", "path", "patient_id", "mpp", "split", "label"]
-    every = pd.concat([whole, slides.assign(label="")])[columns]
+    columns = ["slide_id", "path", "patient_id", "mpp", "split", "label", "outlines"]
+    every = pd.concat([whole, slides.assign(label="", outlines="")])[columns]
     return every.drop_duplicates("path", ignore_index=True)
 
 
@@ -172,14 +174,15 @@ def _surveys(
     every: pd.DataFrame,
     centers: pd.DataFrame,
     patches: pd.DataFrame,
-    tissue_mpp: float,
+    index: IndexSettings,
     colors: Mapping[str, str],
 ) -> list[Survey]:
     of_slide = dict(iter(centers.groupby("slide_id")))
     squares = patches[patches["y"].notna()]
     labeled = dict(iter(squares.groupby("path")))
     surveys = []
-    for slide_id, path, mpp in zip(every["slide_id"], every["path"], every["mpp"], strict=True):
+    columns = every[["slide_id", "path", "mpp", "outlines"]]
+    for slide_id, path, mpp, outlines in columns.itertuples(index=False, name=None):
         drawn = labeled.get(path, squares.iloc[:0])
         by_color = {
             colors.get(str(label), SCORED): (
@@ -189,20 +192,23 @@ def _surveys(
             for label, rows in drawn.groupby("label")
         }
         places = of_slide.get(slide_id, centers.iloc[:0])[["y", "x"]].to_numpy(np.float64)
-        surveys.append(
-            Survey(Path(path), None if np.isnan(mpp) else float(mpp), tissue_mpp, places, by_color)
-        )
+        given = None if np.isnan(mpp) else float(mpp)
+        rules = (index.tissue_mpp, index.artefacts, outlines)
+        surveys.append(Survey(Path(path), given, *rules, places, by_color))
     return surveys
 
 
-def _look(survey: Survey, picture: Path, is_shown: bool) -> tuple[float, float]:
-    """µm/px and tissue fraction of a slide; saves its picture if it is shown or has little tissue."""
+def _look(survey: Survey, picture: Path, is_shown: bool) -> tuple[float, float, float]:
+    """µm/px of a slide, its tissue fraction, and the excluded fraction of its tissue.
+
+    Saves its picture if it is shown or has little tissue.
+    """
     with open_slide(survey.path, survey.mpp) as slide:
         tissue = survey.tissue(slide)
-        fraction = float(tissue.mean())
+        fraction = float(tissue.mask.mean())
         if is_shown or fraction < _LITTLE_TISSUE:
             image.imsave(picture, survey.drawn(slide, slide.thumbnail_mpp(_SIDE_PX), tissue))
-        return slide.mpp, fraction
+        return slide.mpp, fraction, tissue.excluded_fraction
 
 
 def _bare(slides: pd.DataFrame) -> list[str]:

@@ -141,7 +141,7 @@ class Asked(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """Content for metrics.json."""
         return {
-            **dataclasses.asdict(self.plan),
+            **self.plan.settings,
             **dataclasses.asdict(self.encoding),
             "batchnorm_patches": self.batchnorm_patches,
         }
@@ -245,13 +245,16 @@ def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
+        artefacts=params.index.artefacts,
     )
 
 
 def _jobs(slides: pd.DataFrame, models: Mapping[str, Path]) -> list[SlideJob]:
     return [
-        SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models)
-        for slide_id, path, mpp in zip(slides["slide_id"], slides["path"], slides["mpp"], strict=True)
+        SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models, outlines=outlines)
+        for slide_id, path, mpp, outlines in slides[["slide_id", "path", "mpp", "outlines"]].itertuples(
+            index=False, name=None
+        )
     ]
 
 

@@ -116,9 +116,9 @@ def _make_folders(folder: Path) -> None:
 def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: bool) -> list[SlideJob]:
     """Slides with the models that map them; `fold_of`: fold per slide, -1 for slides outside training."""
     last, folds = run.models, run.folds
-    columns = (slides["slide_id"], slides["path"], slides["mpp"], fold_of.tolist())
+    columns = (*(slides[name] for name in ("slide_id", "path", "mpp", "outlines")), fold_of.tolist())
     jobs = []
-    for slide_id, path, mpp, fold in zip(*columns, strict=True):
+    for slide_id, path, mpp, outlines, fold in zip(*columns, strict=True):
         models = dict(last)
         if fold >= 0:
             models = {name: folds[name] / paths.fold_model(fold) for name in MODELS}
@@ -131,7 +131,8 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: b
                     f"missing. Fix: run `dvc repro {stage}`"
                 )
             models |= {f"{name}{SEEN}": path for name, path in last.items() if by_seen}
-        jobs.append(SlideJob(slide_id, Path(path), None if np.isnan(mpp) else float(mpp), models))
+        given = None if np.isnan(mpp) else float(mpp)
+        jobs.append(SlideJob(slide_id, Path(path), given, models, outlines=outlines))
     return jobs
 
 
@@ -150,6 +151,7 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
+        artefacts=params.index.artefacts,
     )
     known = description["classes"]
     try:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from histo_monai.data.index.candidates import PLENTY, Search, draw_unlabeled, slides_to_search
+from histo_monai.data.index.candidates import (
+    PLENTY,
+    Search,
+    draw_unlabeled,
+    outlines_by_slide,
+    slides_to_search,
+)
 from histo_monai.data.index.corpus import Placement, build_pretraining_index, no_slides
 from histo_monai.data.index.labels import Labels, build_labels, count_patches, without_labels
 from histo_monai.data.index.remarks import remarks_on
@@ -26,7 +32,7 @@ from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import whole_folder, write_json
+from histo_monai.utils.storage import file_sha256, whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,6 +56,8 @@ def run() -> None:
     unlabeled = _unlabeled(params, slides, whole_slides, labels.table, processes)
     label_counts = count_patches(labels.table)
     about_labels = {"classes": label_counts.pop("classes"), "warnings": labels.warnings}
+    if outlines := outlines_by_slide(whole_slides):  # Later stages run again after a change.
+        about_labels["outlines"] = {slide_id: file_sha256(Path(path)) for slide_id, path in outlines.items()}
     counts = {
         **_counts(slides, centers, skipped),
         **label_counts,
@@ -101,6 +109,7 @@ def _to_pretrain_on(params: Params, processes: int) -> tuple[pd.DataFrame, pd.Da
             mpps=section.mpps,
             tissue_mpp=params.index.tissue_mpp,
             min_tissue_fraction=params.index.min_tissue_fraction,
+            artefacts=params.index.artefacts,
         ),
         validation_fraction=params.index.validation_fraction,
         seed=params.index.seed,
@@ -130,7 +139,7 @@ def _labels_and_whole_slides(
     whole_slides, notes = (whole_slide_table([]), []) if given is None else given
     whole_slides = _without_validation(params, whole_slides)
     _warn([line for line in notes if line not in labeled.warnings])
-    for column in ("path", "annotation"):
+    for column in ("path", "annotation", "outlines"):
         whole_slides[column] = [_portable(Path(path)) if path else "" for path in whole_slides[column]]
     squares = labeled.table[labeled.table["y"].notna()].assign(mpp=lambda rows: rows["slide_mpp"])
     files = pd.concat([some[["path", "mpp"]] for some in (squares, corpus, whole_slides)])
@@ -156,7 +165,12 @@ def _labels_and_whole_slides(
             processes=processes,
         )
     remarks = remarks_on(
-        labels.table, patch_px=params.patch_px, tissue_mpp=params.index.tissue_mpp, processes=processes
+        labels.table,
+        patch_px=params.patch_px,
+        tissue_mpp=params.index.tissue_mpp,
+        artefacts=params.index.artefacts,
+        outlines=outlines_by_slide(whole_slides),
+        processes=processes,
     )
     more = [line for line in (*notes, *left_out, *remarks) if line not in labels.warnings]
     labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
@@ -203,6 +217,8 @@ def _unlabeled(
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.index.min_tissue_fraction,
         per_slide=wanted,
+        artefacts=params.index.artefacts,
+        outlines=outlines_by_slide(whole_slides),
     )
     parts = [some[["slide_id", "path", "patient_id", "split"]] for some in (whole_slides, table)]
     held_out = pd.concat([some[some["split"].isin(("validation", "test"))] for some in parts])

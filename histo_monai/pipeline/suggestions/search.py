@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from histo_monai.data.index.candidates import Search, draw_candidates, slides_to_search
+from histo_monai.data.index.candidates import Search, draw_candidates, outlines_by_slide, slides_to_search
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.tables.columns import read_surveyed_slides
 from histo_monai.data.tables.tasks import training_mpp
@@ -55,6 +55,7 @@ def search_of(params: Params, patches: pd.DataFrame, side_um: float | None) -> S
         tissue_mpp=params.index.tissue_mpp,
         min_tissue_fraction=params.index.min_tissue_fraction,
         per_slide=PER_SLIDE,
+        artefacts=params.index.artefacts,
     )
 
 
@@ -80,6 +81,7 @@ def candidates_of(
     manifest = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
     if params.is_validation_separate:
         kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+    search = replace(search, outlines=outlines_by_slide(manifest))
     shared_ids = params.pretraining_dataset == params.dataset
     searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
     if most < math.inf:

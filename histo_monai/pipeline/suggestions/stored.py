@@ -84,6 +84,7 @@ def _of_slides(
         tissue_mpp=search.tissue_mpp,
         min_tissue_fraction=search.min_tissue_fraction,
         batch_size=assembly.params.evaluate.batch_size,
+        artefacts=search.artefacts,
     )
     folder = paths.features_folder(run.method, run.encoder)
     parts: dict[str, list[NDArray[np.float32]]] = {name: [] for name in stored.names}

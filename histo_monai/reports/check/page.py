@@ -9,7 +9,7 @@ from html import escape
 import pandas as pd
 
 from histo_monai.data.tables.columns import SPLITS
-from histo_monai.reports.check.survey import CENTER
+from histo_monai.reports.check.survey import CENTER, EXCLUDED
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #b0b0b0; --bad: #b3261e; --soft: #76767622; }
@@ -35,7 +35,7 @@ class Checked:
     Attributes:
         problems: one line per reason that a later stage would fail.
         remarks: data warnings, one line each.
-        slides: every slide once: `slide_id`, `split`, `patient_id`, `label`, `mpp`.
+        slides: every slide once: `slide_id`, `split`, `patient_id`, `label`, `mpp`, `excluded` (fraction of tissue).
         pictures: slide_id -> picture, relative to the page.
         centers: patch centers of the pretraining, `data.tables.columns.CENTER_COLUMNS`.
         patches: `data.tables.columns.PATCH_COLUMNS`.
@@ -64,6 +64,7 @@ def check_page(checked: Checked) -> str:
         "<h2>Slides</h2>",
         _table(_by_split(checked)),
         _pictures(checked),
+        _excluded(checked.slides),
         "</html>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
@@ -123,11 +124,24 @@ def _by_split(checked: Checked) -> pd.DataFrame:
     return table.astype(int)
 
 
+def _excluded(slides: pd.DataFrame) -> str:
+    """Slides with excluded tissue, most first; empty without one."""
+    some = slides[slides["excluded"] > 0].sort_values("excluded", ascending=False, kind="stable")
+    if some.empty:
+        return ""
+    column = [f"{fraction:.1%}" for fraction in some["excluded"]]
+    table = pd.DataFrame({"split": some["split"], "tissue not used": column}).set_index(some["slide_id"])
+    return f"<h2>Pen, dark areas, blur and outlined artefacts</h2>{_table(table)}"
+
+
 def _pictures(checked: Checked) -> str:
     key = "".join(
         f"<span style='background:{color}'></span>{escape(name)}" for name, color in checked.colors.items()
     )
     dots = f"<span style='background:{CENTER}'></span>patch center of pretraining"
+    tint = ""
+    if (checked.slides["excluded"] > 0).any():
+        tint = f"<span style='background:{EXCLUDED}'></span>not used: pen, dark, blur or outlined"
     left = len(checked.slides) - len(checked.pictures)
     more = f"<p>{left} more slides are not shown (check.num_pictures).</p>" if left else ""
     slides = checked.slides.drop_duplicates("slide_id").set_index("slide_id")
@@ -142,5 +156,5 @@ def _pictures(checked: Checked) -> str:
             f"<figure><img src='{escape(path)}' alt='{escape(slide_id)}with tissue and patches' loading=lazy>"
             f"<figcaption><b>{escape(slide_id)}</b><br>{escape(words)}</figcaption></figure>"
         )
-    shown = f"<p class=key>Pale: no tissue. {dots}{key}</p><div class=slides>{''.join(figures)}</div>"
+    shown = f"<p class=key>Pale: no tissue. {dots}{tint}{key}</p><div class=slides>{''.join(figures)}</div>"
     return shown + more if figures else more

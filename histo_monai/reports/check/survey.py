@@ -11,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.reports.drawing import COLORS
-from histo_monai.slides import Slide, tissue_mask
+from histo_monai.slides import Slide
+from histo_monai.slides.artefacts import Artefact
+from histo_monai.slides.tiles.usable import UsableTissue, usable_tissue
 
 Pixels = NDArray[np.uint8]
 CENTER, SCORED = COLORS[5], COLORS[1]
 """Color of patch centers of pretraining, and of squares with a score."""
+EXCLUDED = "#ffb000"
+"""Tint of areas that are not used."""
 _DIMMED = 0.45
 """Fraction of white mixed into the background."""
+_EXCLUDED_WEIGHT = 0.5
+"""Fraction of `EXCLUDED` mixed into excluded areas."""
 _DOT_PX = 2
 _BORDER = (90, 90, 90)
 
@@ -37,25 +43,31 @@ class Survey:
         mpp: µm per level-0 pixel; None: from the file.
         tissue_mpp: µm/px of the tissue mask.
         centers_yx: patch centers of pretraining, (n, 2), level-0 pixels.
+        artefacts: rules for tissue that is not used.
+        outlines: file of the user's outlines of tissue and artefacts; empty: none.
         squares: color -> centers of labeled squares, (m, 2), level-0 pixels, and their side, µm.
     """
 
     path: Path
     mpp: float | None
     tissue_mpp: float
+    artefacts: tuple[Artefact, ...]
+    outlines: str
     centers_yx: NDArray[np.float64]
     squares: Mapping[str, tuple[NDArray[np.float64], float]]
 
-    def tissue(self, slide: Slide) -> NDArray[np.bool_]:
-        """Tissue mask of an open slide at `tissue_mpp`.
+    def tissue(self, slide: Slide) -> UsableTissue:
+        """Usable tissue of an open slide at `tissue_mpp`.
 
         Raises:
             SlideError: the slide is damaged.
         """
-        return tissue_mask(slide.thumbnail(max(self.tissue_mpp, slide.mpp)))
+        return usable_tissue(slide, self.tissue_mpp, self.artefacts, self.outlines)
 
-    def drawn(self, slide: Slide, mpp: float, tissue: NDArray[np.bool_]) -> Pixels:
-        """Picture (h, w, 3), uint8: background pale with a border line, centers as dots, squares in class colors.
+    def drawn(self, slide: Slide, mpp: float, tissue: UsableTissue) -> Pixels:
+        """Picture (h, w, 3), uint8: background pale with a border line, excluded areas tinted, centers as dots.
+
+        Squares have the colors of their classes.
 
         Args:
             slide: open slide.
@@ -66,9 +78,13 @@ class Survey:
         """
         thumbnail = slide.thumbnail(mpp)
         height, width, _ = thumbnail.shape
-        mask = cv2.resize(tissue.astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
+        mask, excluded = (
+            cv2.resize(of.astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
+            for of in (tissue.mask, tissue.excluded)
+        )
         picture = thumbnail.astype(np.float32)
         picture[mask == 0] += (255 - picture[mask == 0]) * _DIMMED
+        picture[excluded > 0] += (np.array(_rgb(EXCLUDED)) - picture[excluded > 0]) * _EXCLUDED_WEIGHT
         out: Pixels = np.ascontiguousarray(np.rint(picture).astype(np.uint8))
         border, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
         cv2.drawContours(out, border, -1, _BORDER, 1, cv2.LINE_AA)

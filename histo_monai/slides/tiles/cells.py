@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.slides import Slide, SlideError, tissue_fraction, tissue_mask
+from histo_monai.slides import Slide, SlideError, tissue_fraction
+from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.grid import Grid
+from histo_monai.slides.tiles.usable import usable_tissue
 from histo_monai.utils.errors import InputError
 
 _CELLS_AT_ONCE = 2**18
@@ -25,25 +29,30 @@ def slide_grid(slide: Slide, stride_um: float) -> Grid:
 
 
 def tissue_cells(
-    slide: Slide, grid: Grid, tissue_mpp: float, min_tissue_fraction: float
+    slide: Slide,
+    grid: Grid,
+    tissue_mpp: float,
+    min_tissue_fraction: float,
+    artefacts: Collection[Artefact] = (),
+    outlines: str = "",
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Cells with enough tissue, by exact area; area outside the slide counts as no tissue.
 
     Args:
         tissue_mpp: Resolution of the tissue mask, µm per px; a coarser slide uses its own.
         min_tissue_fraction: Least tissue fraction of a cell, 0..1; 0 still requires some tissue.
+        artefacts, outlines: Tissue that is not used (`usable_tissue`).
 
     Returns:
         Cells (row, column), shape (n, 2), int64, row after row, and their tissue fraction, shape (n,), float32, 0..1.
 
     Raises:
-        InputError: `min_tissue_fraction` is out of range.
+        InputError: `min_tissue_fraction` is out of range, or the file of outlines is invalid.
         SlideError: The slide is damaged.
     """
     if not 0 <= min_tissue_fraction <= 1:
         raise InputError(f"min_tissue_fraction: got {min_tissue_fraction}. Fix: pass a fraction in 0..1.")
-    mask_mpp = max(tissue_mpp, slide.mpp)
-    mask = tissue_mask(slide.thumbnail(mask_mpp))
+    mask, mask_mpp, *_ = usable_tissue(slide, tissue_mpp, artefacts, outlines)
     rows, columns = grid.shape
     step = max(1, _CELLS_AT_ONCE // columns)
     parts = []

@@ -26,13 +26,13 @@ REFERENCE = Path("models/reference.safetensors")
 CARD, LICENSE = Path("docs/README.md"), Path("docs/license.txt")
 
 
-def write_bundle(model: Path, folder: Path, look: Mapping[str, float | int], authors: str) -> None:
+def write_bundle(model: Path, folder: Path, look: Mapping[str, Any], authors: str) -> None:
     """Write a bundle; the folder appears complete or not at all.
 
     Args:
         model: model.safetensors.
         folder: new, or an earlier export.
-        look: tissue_mpp, min_tissue_fraction and batch_size of maps.
+        look: tissue_mpp, min_tissue_fraction, batch_size and artefacts of maps.
         authors: of the model.
 
     Raises:

@@ -82,13 +82,13 @@ def metadata(about: Mapping[str, Any], authors: str) -> dict[str, Any]:
     return escapes.monai(content)
 
 
-def inference(about: Mapping[str, Any], look: Mapping[str, float | int]) -> dict[str, Any]:
+def inference(about: Mapping[str, Any], look: Mapping[str, Any]) -> dict[str, Any]:
     """inference.json: the config that maps the slide of `--slide` with `python -m monai.bundle run`.
 
     It holds no user text, because MONAI's parser executes texts; it refers to the description beside the weights.
 
     Args:
-        look: tissue_mpp, min_tissue_fraction and batch_size of a map.
+        look: tissue_mpp, min_tissue_fraction, batch_size and artefacts of a map.
     """
     after = (
         {"softmax": True, "dim": 1} if about["classes"] else {"other": "$lambda x: x.float().clamp(0.0, 1.0)"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from ignite.engine import Engine, Events
 
 from histo_monai.models.task_model import TaskModel, task_model_from
+from histo_monai.slides.artefacts import Artefact
 from histo_monai.utils.escapes import file_words
 from histo_monai.utils.storage import check_folder, check_outputs
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of, write_heatmap
@@ -54,6 +55,7 @@ class TissueLoader:
         tissue_mpp: resolution of the tissue mask, µm/px.
         min_tissue_fraction: minimum tissue fraction of a cell, 0..1.
         workers: reading processes; 0 reads in this process.
+        artefacts: rules for tissue that is not used.
 
     Raises:
         SlideError: the slide cannot be read, or not at this resolution.
@@ -72,9 +74,11 @@ class TissueLoader:
         stride_um: float | None = None,
         device: torch.device | str = "cpu",
         workers: int = 0,
+        artefacts: Sequence[Artefact] = (),
     ) -> None:
         stride_um = patch_px * patch_mpp if stride_um is None else stride_um
-        plan = MapPlan(patch_px, patch_mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size)
+        tissue = (tissue_mpp, min_tissue_fraction, batch_size, tuple(artefacts))
+        plan = MapPlan(patch_px, patch_mpp, stride_um, *tissue)
         self.slide = _path(slide)
         self.patches = SlidePatches.find(self.slide, mpp, plan)
         self._device, self._workers = torch.device(device), workers

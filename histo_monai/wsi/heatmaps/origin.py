@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 PRECISION = "precision"
 """Setting name of the precision; float32 if missing."""
 
+OUTLINES = "outlines"
+"""Setting name of the digest of the user's outlines of tissue and artefacts; without a file, missing."""
+
 MADE_FROM = "made_from"
 """Key of the origin in the json of a map."""
 
@@ -114,7 +117,7 @@ class Origins:
         self._classes, self._settings = classes, settings
         self._sha256_of: dict[Path, str] = {}
 
-    def of(self, path: Path, mpp: float | None, models: Mapping[str, Path]) -> Origin:
+    def of(self, path: Path, mpp: float | None, models: Mapping[str, Path], outlines: str = "") -> Origin:
         """Current origin of a slide's map.
 
         Raises:
@@ -125,9 +128,8 @@ class Origins:
             mpp, bounds_yx = slide.mpp, slide.bounds_yx
         identity = slide_identity(path)
         sha256 = self._digests(models)
-        return Origin(
-            identity.size, identity.sample_sha256, mpp, sha256, self._classes, self._settings, bounds_yx
-        )
+        settings = {**self._settings, **({OUTLINES: file_sha256(Path(outlines))} if outlines else {})}
+        return Origin(identity.size, identity.sample_sha256, mpp, sha256, self._classes, settings, bounds_yx)
 
     def of_images(self, files: Sequence[Path], models: Mapping[str, Path]) -> Origin:
         """Current origin of the features of images.

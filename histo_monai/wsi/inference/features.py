@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -53,6 +53,7 @@ def slide_features(
     encoder: Encoder,
     plan: MapPlan,
     encoding: Encoding | None = None,
+    outlines: str = "",
     *,
     device: torch.device,
     workers: int,
@@ -64,13 +65,14 @@ def slide_features(
         mpp: µm per level-0 pixel; None: from the file.
         encoder: Result of `Encoding.load`, on `device`.
         encoding: Views of the patches; None for the defaults.
+        outlines: File of the user's outlines of tissue and artefacts; empty: none.
         workers: Reading processes; 0 reads in this process.
 
     Raises:
         SlideError: The slide cannot be read, or not at this resolution.
         InputError: The stride is no whole number of patch pixels, or the encoder gives NaN.
     """
-    patches = SlidePatches.find(slide_path, mpp, plan)
+    patches = SlidePatches.find(slide_path, mpp, plan, outlines)
     encoding = encoding or Encoding()
     features = np.empty((1 + len(encoding.views), len(patches.cells), encoder.num_features), np.float32)
     with torch.inference_mode(), precision(device):
@@ -99,7 +101,7 @@ class FeatureWork:
 
     def origins(self, device: torch.device) -> Origins:
         """Origins with the settings of plan and features, precision included."""
-        settings = {**asdict(self.plan), **self.encoding.settings, **numeric_settings(device)}
+        settings = {**self.plan.settings, **self.encoding.settings, **numeric_settings(device)}
         return Origins((), settings)
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> Encoder:
@@ -123,6 +125,7 @@ class FeatureWork:
             networks,
             self.plan,
             self.encoding,
+            job.outlines,
             device=device,
             workers=workers,
             advance=advance,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from histo_monai.models.settings import Depth
 from histo_monai.models.task_model import load_head
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.heatmap import SEEN, Heatmap
-from histo_monai.wsi.heatmaps.origin import Origin, Origins, slide_identity
+from histo_monai.wsi.heatmaps.origin import OUTLINES, Origin, Origins, slide_identity
 from histo_monai.wsi.inference.heatmaps import MapFiles
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, columns_of, values_of
@@ -42,7 +42,8 @@ def other_places(recorded: Mapping[str, Any], settings: MapPlan) -> str:
         has, wanted = recorded.get(name), getattr(settings, name)
         if not math.isclose(float(has or 0), wanted):
             return f"{name} is {has}, expected {wanted}"
-    return ""
+    has, wanted = recorded.get("artefacts", ""), settings.settings.get("artefacts", "")
+    return "" if has == wanted else f"artefacts is {has!r}, expected {wanted!r}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class HeadMapWork(MapFiles):
 
     def origins(self, device: torch.device) -> Origins:
         """Origins with the mapped classes, the settings and the encoder."""
-        return Origins(self.classes, {**asdict(self.settings), FEATURES: self.encoder_sha256})
+        return Origins(self.classes, {**self.settings.settings, FEATURES: self.encoder_sha256})
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> dict[str, Head]:
         """Heads of a job.
@@ -117,6 +118,8 @@ class HeadMapWork(MapFiles):
         with FeatureFile(path) as file:
             found, made_from = file.read(), file.made_from()["settings"]
         differing = other_places(made_from, self.settings)
+        if made_from.get(OUTLINES) != origin.settings.get(OUTLINES):
+            differing = "the outlines in masks/ differ"
         if differing:
             raise InputError(f"{path}: {differing}. Fix: run the features stage again.")
         slide_sha256 = slide_identity(job.path).sample_sha256

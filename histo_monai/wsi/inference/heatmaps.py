@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ def map_slide(
     mpp: float | None,
     models: PatchModels,
     settings: MapPlan,
+    outlines: str = "",
     *,
     device: torch.device,
     workers: int,
@@ -35,13 +36,14 @@ def map_slide(
     Args:
         mpp: µm per level-0 pixel; None: from the file.
         models: on `device`.
+        outlines: file of the user's outlines of tissue and artefacts; empty: none.
         workers: reading processes; 0 reads in this process.
 
     Raises:
         SlideError: the slide cannot be read, or not at this resolution.
         InputError: the stride is no whole number of patch pixels, or a model outputs NaN.
     """
-    patches = SlidePatches.find(slide_path, mpp, settings)
+    patches = SlidePatches.find(slide_path, mpp, settings, outlines)
     cells = patches.cells
     found = {name: np.empty((len(cells), len(models.columns(name))), np.float32) for name in models.names}
     distances = {
@@ -96,7 +98,7 @@ class MapWork(MapFiles):
 
     def origins(self, device: torch.device) -> Origins:
         """Origins with the mapped classes and the settings, precision included."""
-        return Origins(self.classes, {**asdict(self.settings), **numeric_settings(device)})
+        return Origins(self.classes, {**self.settings.settings, **numeric_settings(device)})
 
     def load(self, models: Mapping[str, Path], device: torch.device) -> PatchModels:
         """Models of a job."""
@@ -113,9 +115,8 @@ class MapWork(MapFiles):
         advance: Advance,
     ) -> Heatmap:
         """Heat-map of a slide."""
-        return map_slide(
-            job.path, job.mpp, networks, self.settings, device=device, workers=workers, advance=advance
-        )
+        place = (job.path, job.mpp, networks, self.settings, job.outlines)
+        return map_slide(*place, device=device, workers=workers, advance=advance)
 
 
 def map_slides(

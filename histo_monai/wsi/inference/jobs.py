@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +30,14 @@ class SlideJob:
         path: slide file.
         mpp: µm per level-0 pixel; None: from the file.
         models: column of the csv -> model file.
+        outlines: file of the user's outlines of tissue and artefacts; empty: none.
     """
 
     slide_id: str
     path: Path
     mpp: float | None
     models: Mapping[str, Path]
+    outlines: str = field(default="", kw_only=True)
 
     def origin(self, origins: Origins) -> Origin:
         """Current origin of the job's result.
@@ -43,7 +45,7 @@ class SlideJob:
         Raises:
             SlideError: the slide cannot be opened.
         """
-        return origins.of(self.path, self.mpp, self.models)
+        return origins.of(self.path, self.mpp, self.models, self.outlines)
 
 
 def listed_slides(manifest: str | None, mpp: float | None) -> list[tuple[str, float | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.reference import HeadWithDistance, load_reference
 from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.slides.artefacts import Artefact
 from histo_monai.training.device import channels_last
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.heatmap import SEEN, column_of
@@ -34,6 +35,7 @@ class MapPlan:
         tissue_mpp: µm/px of the tissue mask.
         min_tissue_fraction: minimum tissue fraction of a cell, 0..1.
         batch_size: patches per batch.
+        artefacts: rules for tissue that is not used.
     """
 
     patch_px: int
@@ -42,6 +44,14 @@ class MapPlan:
     tissue_mpp: float
     min_tissue_fraction: float
     batch_size: int
+    artefacts: tuple[Artefact, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, float | str]:
+        """Settings of an origin; without artefacts, those of earlier versions."""
+        settings = asdict(self)
+        names = settings.pop("artefacts")
+        return {**settings, **({"artefacts": " ".join(names)} if names else {})}
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,7 @@ def model_plan(
     tissue_mpp: float,
     min_tissue_fraction: float,
     batch_size: int,
+    artefacts: tuple[Artefact, ...] = (),
 ) -> MapPlan:
     """Map settings with the patch side and resolution of a model's training.
 
@@ -151,7 +162,7 @@ def model_plan(
     mpp, patch_px = patches_mpp(description, path), description["patch_px"]
     if stride_um is None:
         stride_um = predicted_px(description) * mpp
-    return MapPlan(patch_px, mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size)
+    return MapPlan(patch_px, mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size, artefacts)
 
 
 def load_models(

@@ -126,7 +126,7 @@ def _tissue(jobs: Sequence[SlideJob], plan: MapPlan, num: int, seed: int) -> tup
     chosen = [jobs[number] for number in order[:num]]
     parts = [torch.empty(0, 3, plan.patch_px, plan.patch_px, dtype=torch.uint8)]
     for job in chosen:
-        found = SlidePatches.find(job.path, job.mpp, plan)
+        found = SlidePatches.find(job.path, job.mpp, plan, job.outlines)
         random = generator(seed, "statistics", job.slide_id)
         some = np.sort(random.permutation(len(found.cells))[: -(-num // len(chosen))])
         with open_slide(job.path, job.mpp) as slide:

@@ -51,19 +51,22 @@ class SlidePatches:
     batch_size: int
 
     @classmethod
-    def find(cls, path: Path, mpp: float | None, plan: MapPlan) -> Self:
+    def find(cls, path: Path, mpp: float | None, plan: MapPlan, outlines: str = "") -> Self:
         """Patches of a slide's tissue.
 
         Args:
             mpp: µm per level-0 pixel; None: from the file.
+            outlines: file of the user's outlines of tissue and artefacts; empty: none.
 
         Raises:
             SlideError: the slide cannot be read, or not at this resolution.
-            InputError: the stride is no whole number of patch pixels.
+            InputError: the outlines are invalid, or the stride is no whole number of patch pixels.
         """
         with open_slide(path, mpp) as slide:
             grid = slide_grid(slide, plan.stride_um)
-            cells, tissue = tissue_cells(slide, grid, plan.tissue_mpp, plan.min_tissue_fraction)
+            cells, tissue = tissue_cells(
+                slide, grid, plan.tissue_mpp, plan.min_tissue_fraction, plan.artefacts, outlines
+            )
             blocks = CellBlocks(slide, grid, cells, patch_px=plan.patch_px, mpp=plan.mpp)
         return cls(grid, cells, tissue, blocks, plan.batch_size)
 

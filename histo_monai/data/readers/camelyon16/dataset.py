@@ -80,7 +80,9 @@ class Camelyon16(Dataset):
             mpp=labels.mpp,
             min_tumor_fraction=labels.min_tumor_fraction,
             wanted={split: {"tumor": n.num_tumor, "normal": n.num_normal} for split, n in counts.items()},
-            **index,
+            **{
+                name: value for name, value in index.items() if name != "artefacts"
+            },  # Never leaves out a label.
             processes=reading.processes,
         )
 

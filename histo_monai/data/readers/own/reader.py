@@ -31,6 +31,7 @@ from histo_monai.data.tables.manifests import (
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.data.tables.texts import come_again
 from histo_monai.slides.annotations import log_left_out
+from histo_monai.slides.tiles.usable import read_outlines
 from histo_monai.utils.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
     the program's), `exhaustive` (yes or no), `sha256` (digest of the file).
 
     If `coordinates/<slide_id>.h5` (CLAM, `histo-monai features`) or `<slide_id>_patches.h5` (TRIDENT) exists,
-    pretraining samples its patches from that file.
+    pretraining samples its patches from that file. `masks/<slide_id>.geojson` outlines tissue or artefacts.
 
     Raises:
         InputError: The file or a required column is missing, a column is unknown, an id repeats, a value does not fit
@@ -65,11 +66,12 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
         log_left_out(one)
     files = by_slide(paths, table["slide_id"], _ENDINGS)
     table = table.assign(coordinates=[str(files.get(name, "")) for name in table["slide_id"]])
+    table["outlines"] = _outlines(root, table["slide_id"])
     rows: list[dict[str, Any]] = table[table["split"] != "test"].to_dict("records")  # type: ignore[assignment]
     return corpus_table(rows)
 
 
-COORDINATES = "coordinates"
+COORDINATES, MASKS = "coordinates", "masks"
 _ENDINGS = ("", "_patches")
 """TRIDENT writes <slide_id>_patches.h5."""
 
@@ -89,8 +91,20 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     drawn = by_slide(paths, table["slide_id"])
     table["annotation"] = [str(drawn.get(slide_id, "")) for slide_id in table["slide_id"]]
     table["exhaustive"] = table["exhaustive"] == YES
+    table["outlines"] = _outlines(root, table["slide_id"])
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
     return whole_slide_table(rows), [str(one) for one in others]
+
+
+def _outlines(root: Path, slide_ids: pd.Series) -> list[str]:
+    """Checked `masks/<slide_id>.geojson` of each slide, or empty."""
+    files, others = list_files(root / MASKS, (".geojson",))
+    for one in others:
+        log_left_out(one)
+    for path in files:
+        read_outlines(path, None)
+    of_slide = by_slide(files, slide_ids)
+    return [str(of_slide.get(slide_id, "")) for slide_id in slide_ids]
 
 
 def labeled_patches(
