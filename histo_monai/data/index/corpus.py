@@ -249,5 +249,5 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
 def _refusal(bad: pd.DataFrame, num_slides: int) -> str:
     return (
         f"{len(bad)} of {num_slides} slides cannot be used: {first_five(bad['problem'].tolist())}. "
-        "Fix: repair or remove them, or set index.skip_bad_slides: true to skip them."
+        "index.skip_bad_slides: true leaves such slides out."
     )

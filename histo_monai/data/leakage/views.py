@@ -61,7 +61,7 @@ def readable(
     if lines and not skip_bad_slides:
         raise InputError(
             f"{len(lines)} of {len(whole_slides)} whole slides cannot be read: {first_five(lines)}. "
-            "Fix: repair or remove them, or set index.skip_bad_slides: true to skip them."
+            "index.skip_bad_slides: true leaves such slides out."
         )
     return whole_slides[problem == ""].reset_index(drop=True), [f"left out: {line}" for line in lines]
 
