@@ -94,10 +94,3 @@ def influence_spreads(
         return [Spread(float("nan"), free) for free in freedom]
     of_classes = own / own.sum() * total
     return [Spread(float(variance), free) for variance, free in zip(of_classes, freedom, strict=True)]
-
-
-def influence_variance(
-    labels: ArrayLike, influence: NDArray[np.float64], group_of_row: NDArray[np.int64]
-) -> float:
-    """Sum of `influence_spreads`: DeLong's variance, or Obuchowski's for groups of rows."""
-    return sum(spread.variance for spread in influence_spreads(labels, influence, group_of_row))

@@ -3,11 +3,15 @@ import pytest
 
 from histo_monai.evaluation.comparison.macro_delong import (
     influence_spreads,
-    influence_variance,
     macro_auc_influence,
 )
 from histo_monai.evaluation.comparison.paired import seed_mean, spread_mean
 from histo_monai.evaluation.metrics import delong_test, macro_auc
+
+
+def influence_variance(labels, influence, groups):
+    """DeLong's variance, or Obuchowski's for groups of rows."""
+    return sum(spread.variance for spread in influence_spreads(labels, influence, groups))
 
 
 def softmax(logits):

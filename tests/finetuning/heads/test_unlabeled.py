@@ -1,4 +1,4 @@
-"""`finetuning.heads`, unlabeled patches: linear solves, margins, naive graphs, and the safeguard of self-training."""
+"""`finetuning.heads`, unlabeled patches: linear solves, naive graphs, and the safeguard of self-training."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.sparse import csr_array
 
 from histo_monai.finetuning.heads.selection import Labels
 from histo_monai.finetuning.heads.settings import SelectionSettings
-from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate, touching_graph
+from histo_monai.finetuning.heads.unlabeled.propagation import neighbor_graph, propagate
 from histo_monai.finetuning.heads.unlabeled.self_training import HeadData, Unlabeled, self_train
-from histo_monai.finetuning.heads.unlabeled.sinkhorn import class_offsets, estimated_proportions
-from histo_monai.utils.errors import InputError
 
 RNG = np.random.default_rng(2)
 ROWS = RNG.normal(size=(60, 5))
@@ -42,43 +40,12 @@ def test_propagation_is_the_direct_solution(alpha: float) -> None:
     np.testing.assert_allclose(propagate(graph, KNOWN, alpha), expected, atol=1e-6)
 
 
-def test_touching_patches_are_those_of_a_naive_loop_and_of_one_slide() -> None:
-    cells = np.array([(y, x) for y in range(4) for x in range(5)] * 2) * 128.0 + 64
-    slides = np.repeat(["a", "b"], 20)
-    expected = np.zeros((40, 40))
-    for i in range(40):
-        for j in range(40):
-            is_near = np.abs(cells[i] - cells[j]).max() <= 128
-            expected[i, j] = 0.5 if i != j and is_near and slides[i] == slides[j] else 0
-    np.testing.assert_array_equal(touching_graph(slides, cells, 128.0).toarray(), expected)
-
-
 def test_a_patch_without_a_path_to_a_label_has_zeros() -> None:
-    cells, slides = np.zeros((4, 2)), np.array(["a", "a", "b", "b"])
+    graph = csr_array(np.array([[0.0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]))
     known = np.array([[1.0, 0.0], [0, 0], [0, 0], [0, 0]])
-    spread = propagate(touching_graph(slides, cells, 1.0), known, 0.9)
+    spread = propagate(graph, known, 0.9)
     assert (spread[:2, 0] > 0).all()
     assert not spread[2:].any()
-
-
-def test_sinkhorn_has_the_stated_margins() -> None:
-    logits, proportions = RNG.normal(size=(500, 3)) * 3, np.array([0.7, 0.2, 0.1])
-    probabilities = softmax(logits + class_offsets(logits, proportions), axis=1)
-    np.testing.assert_allclose(probabilities.mean(axis=0), proportions, atol=1e-8)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-
-
-def test_proportions_that_are_none_name_the_mend() -> None:
-    with pytest.raises(InputError, match="Fix: state one proportion for each class"):
-        class_offsets(np.zeros((4, 2)), np.array([0.7, 0.7]))
-
-
-def test_estimated_proportions_are_those_that_made_the_patches() -> None:
-    """Two unit Gaussians at -1 and 1: the log odds at equal proportions are 2 x."""
-    targets = RNG.uniform(size=20000) < 0.15
-    points = RNG.normal(np.where(targets, 1.0, -1.0), 1.0)
-    estimated = estimated_proportions(np.stack([-points, points], axis=1))
-    assert estimated[1] == pytest.approx(0.15, abs=0.01)
 
 
 PATIENTS = np.repeat(np.arange(6).astype(str), 10)

@@ -1,4 +1,4 @@
-"""Label propagation to unlabeled patches that are near in feature space or adjacent on the slide."""
+"""Label propagation to unlabeled patches that are near in feature space."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import cg
-from scipy.spatial import cKDTree
 
 from histo_monai.finetuning.class_means import unit
 from histo_monai.utils.process.products import product
@@ -32,24 +31,6 @@ def neighbor_graph(rows: NDArray, num_neighbors: int) -> csr_array:
         ends.append(nearest.ravel())
         weights.append(np.maximum(np.take_along_axis(cosines, nearest, axis=1), 0.0).ravel() ** 3)
     return _symmetric(np.concatenate(starts), np.concatenate(ends), np.concatenate(weights), len(rows))
-
-
-def touching_graph(slides: NDArray, centers_yx: NDArray, side: float) -> csr_array:
-    """Graph of adjacent patches of a slide, with a common side or corner; Shape (N, N), weights 1.
-
-    Args:
-        slides: slide of each patch, Shape (N,).
-        centers_yx: centers of the patches, in any one unit, such as level-0 px; Shape (N, 2).
-        side: side of a patch, in the unit of the centers.
-    """
-    starts, ends = [], []
-    for slide in np.unique(slides):
-        inside = np.flatnonzero(slides == slide)
-        pairs = cKDTree(centers_yx[inside]).query_pairs(side * (1 + 1e-6), p=np.inf, output_type="ndarray")
-        starts.append(inside[pairs[:, 0]])
-        ends.append(inside[pairs[:, 1]])
-    first, second = np.concatenate(starts), np.concatenate(ends)
-    return _symmetric(first, second, np.ones(len(first)), len(slides))
 
 
 def propagate(graph: csr_array, known: NDArray, alpha: float) -> NDArray[np.float64]:
