@@ -89,5 +89,5 @@ def description_of(path: Path) -> dict[str, Any]:
 
 
 def keeps_statistics(description: Mapping[str, Any]) -> bool:
-    """Whether its batch-norms keep their statistics: published weights; others retake them on training patches."""
-    return description["method"] == "pretrained"
+    """Whether its batch-norms keep their statistics, as the product's do: it is, or continues, weights of a file."""
+    return bool(description["encoder"].get("weights"))

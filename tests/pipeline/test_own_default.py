@@ -99,6 +99,9 @@ def _slide_labels() -> None:
     write_text(OWN / "slides.csv", "\n".join(rows) + "\n")
 
 
+MOCO = ("--method", "moco")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_forests")
 @pytest.mark.parametrize("write", [_images, _slide_labels])
@@ -124,6 +127,7 @@ def test_labels_of_images_and_of_slides_run_to_the_report(
     page = Path("data/report/index.html").read_text()
     if write is _slide_labels:
         assert len(pd.read_csv("data/mil/pretrained-0-0/slides.csv")) == 8
+        _pretrain()
         return
     description = load_model(MODEL)[1]
     assert description["encoder"]["weights"]["license"] == "Apache-2.0"
@@ -133,6 +137,28 @@ def test_labels_of_images_and_of_slides_run_to_the_report(
     assert "Apache-2.0" in page
     assert pd.read_csv("data/heatmaps/pretrained-0-supervised-0/slides.csv").empty
     _train_networks()
+
+
+def _pretrain() -> None:
+    """The command that `init` prints, with one epoch of eight patches in place of all."""
+    apply_overrides(Path("params.yaml"), shlex.split(init.PRETRAIN)[4::2])
+    tree = yaml.safe_load(Path("params.yaml").read_text())
+    tree["pretrain"]["moco"] |= {"epochs": 1, "batch_size": 8, "queue_size": 16}
+    Path("params.yaml").write_text(yaml.safe_dump(tree))
+    params = load_params(Path("params.yaml"))
+    assert (params.pretraining_methods, params.slide_level.pretraining_methods) == (
+        ("pretrained", "moco"),
+        ("moco",),
+    )
+    for stage in ("check",), ("pretrain", *MOCO), ("features", *MOCO), ("mil", *MOCO, "--seed", "0"):
+        assert main(stage) == 0, stage
+    before, after = (
+        load_file(f"data/models/{name}-0/encoder.safetensors") for name in params.pretraining_methods
+    )
+    name = "encoder.trunk.conv_stem.weight"
+    assert not torch.equal(after[name], before[name])
+    assert all(torch.equal(after[name], before[name]) for name in after if "running_" in name)  # of the file
+    assert len(pd.read_csv("data/mil/moco-0-0/slides.csv")) == 8
 
 
 def _train_networks() -> None:

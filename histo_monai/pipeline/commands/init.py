@@ -24,7 +24,7 @@ _CODE_INSTALLED = "    always_changed: true  # compares the installed package in
 _DRAFT = ".histo_monai.draft"
 _NOBODY = {"user.name": "histo-monai init", "user.email": "histo-monai@localhost"}
 _WEIGHTS = Path("data/weights")
-_HEADS = {
+_OWN = {
     "alpha": "1.0",
     "index.artefacts": "[pen, dark]",
     "pretraining_methods": "[pretrained]",
@@ -35,8 +35,18 @@ _HEADS = {
     "features.depth": "[0, null]",
     "features.field": "2",
     "finetune.mode": "head",
+    "corpora.own.num_train": "16000",
+    "corpora.own.num_validation": "640",
+    "pretrain.moco.epochs": "4",
+    "pretrain.moco.batch_size": "32",
+    "pretrain.moco.warmup": "0.1",
+    "pretrain.moco.queue_size": "4096",
 }
-"""Params of the first result on own data: heads on frozen features, all labels."""
+"""Params of own data: the first result is a head on frozen features, with all labels; `PRETRAIN` follows."""
+PRETRAIN = (
+    "dvc exp run -S 'pretraining_methods=[pretrained,moco]' -S 'slide_level.pretraining_methods=[moco]'"
+)
+"""Command that continues the encoder's pretraining on the project's slides."""
 TRAIN = (
     "dvc exp run -S finetune.mode=all -S 'semisupervised_methods=[adabn]' "
     "-S 'slide_level.semisupervised_methods=[adabn]'"
@@ -113,7 +123,7 @@ def _choose(params: Path, dataset: str) -> None:
     values = {"source": "raw", "dataset": dataset}
     if DATASETS[dataset].CorpusSettings is not None:
         values["pretraining_dataset"] = dataset
-    _set(params, values | (_HEADS if dataset == "own" else {}))
+    _set(params, values | (_OWN if dataset == "own" else {}))
 
 
 def _add_encoder(draft: Path) -> None:
@@ -136,7 +146,11 @@ def _set(params: Path, values: Mapping[str, str]) -> None:
     """Write values of params.yaml by dotted key; comments stay."""
     for dotted, value in values.items():
         *section, key = dotted.split(".")
-        before = rf"^{section[0]}:[^\n]*\n(?:[ #][^\n]*\n|\n)*?  " if section else "^"
+        before = "^"
+        for depth, name in enumerate(section):
+            inside = rf"{'  ' * (depth + 1)}[^\n]*\n|\s*#[^\n]*\n|\n"
+            before += rf"{'  ' * depth}{name}:[^\n]*\n(?:{inside})*?"
+        before += "  " * len(section)
         pattern = rf"(?m)(?P<before>{before})(?P<key>{key}: +)(?P<value>[^#\n]*?)(?P<gap> *)(?=#|$)"
         content = params.read_text(encoding="utf-8")
         match = re.search(pattern, content)
@@ -190,7 +204,12 @@ def _next_steps(target: Path, dataset: str | None, in_repository: bool) -> str:
     if dataset == "own":
         steps += [
             "",
-            "The first result is a head on frozen features. To train networks after it:",
+            "The first result is a head on frozen features. To pretrain the encoder on your slides after it,",
+            "in an hour or two of one core:",
+            "",
+            f"    {PRETRAIN}",
+            "",
+            "To train networks:",
             "",
             f"    {TRAIN}",
         ]
