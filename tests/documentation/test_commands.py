@@ -21,6 +21,7 @@ from dvc.cli import parse_args
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 
 from histo_monai.pipeline.arguments import build_parser
+from histo_monai.pipeline.commands import init
 from histo_monai.pipeline.params import check_run, load_params
 from tests.documentation.commands import (
     CHECKED,
@@ -98,8 +99,12 @@ def test_an_experiment_is_one_that_params_allow(command: Command, root: Path, tm
     overrides = parse_args(shlex.split(command.text)[1:]).set_param
     path = tmp_path / "params.yaml"
     base = "params/paper.yaml" if command.page == OF_THE_PAPER else "params.yaml"
+    source = root / base
+    if command.text in (init.PRETRAIN, init.TRAIN):  # for a project of one's own slides
+        init.run(str(tmp_path / "project"), dataset="own")
+        source = tmp_path / "project/params.yaml"
     for changes in _each(overrides):
-        shutil.copy(root / base, path)
+        shutil.copy(source, path)
         apply_overrides(path, changes)
         params = load_params(path)
         assert params.source == "raw" or params.dataset != "own"
