@@ -88,8 +88,18 @@ def two_nodes(folder: Path) -> Iterator[Path]:
             stack.callback(process.wait)
             stack.callback(process.terminate)
             _wait_for(folder / "munge.socket")
+        stack.callback(_cancel_jobs, conf)
         wait_until_idle(conf)
         yield conf
+
+
+def _cancel_jobs(conf: Path) -> None:
+    """Jobs would outlive the daemons."""
+    ask(conf, "scancel", "--user", getpass.getuser())
+    for _ in range(100):
+        if not ask(conf, "squeue", "-h").strip():
+            return
+        time.sleep(0.1)
 
 
 def _wait_for(path: Path) -> None:
