@@ -118,7 +118,6 @@ def _densities(rgb: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:
     balanced, _ = relative_to_glass(rgb, has_image)
     densities = -np.log(np.maximum(balanced, 1 / 255))
     red, green, blue = np.moveaxis(densities, 2, 0)
-    red, green, blue = np.moveaxis(densities, 2, 0)
     is_colored = (densities.sum(axis=2) > _LEAST_ABSORBED) & has_image
     is_colored &= balanced.max(axis=2) - balanced.min(axis=2) > _LEAST_COLOR
     num_he = (is_colored & (green > np.maximum(red, blue))).sum()
