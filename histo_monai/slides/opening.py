@@ -163,8 +163,6 @@ def _check_samples(path: Path, levels: Sequence[Level]) -> None:
 
 def checked_files(path: Path) -> tuple[Path, ...]:
     """The files of a slide (`slide_files`); refuses pipes, devices and unreadable files first."""
-    if path.is_dir() and (path / ".zattrs").is_file() | (path / "zarr.json").is_file():
-        raise SlideError(path, "an OME-Zarr folder. Fix: convert it with raw2ometiff, and name the OME-TIFF.")
     try:
         files = slide_files(path)
         path.open("rb").close()
@@ -172,6 +170,9 @@ def checked_files(path: Path) -> tuple[Path, ...]:
     except (FileNotFoundError, NotADirectoryError):
         raise SlideError(path, "no such file. Fix: check the path in the manifest.") from None
     except InputFileError as error:
+        if any((path / name).is_file() for name in (".zattrs", "zarr.json")):
+            what = "an OME-Zarr folder. Fix: convert it with raw2ometiff, and name the OME-TIFF."
+            raise SlideError(path, what) from None
         fix = ". Fix: check the path in the manifest." if error.problem == str(error) else ""
         raise SlideError(path, f"{str(error).removeprefix(f'{path}: ')}{fix}") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.

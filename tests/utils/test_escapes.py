@@ -232,7 +232,16 @@ def _evaluated(spec: Any) -> Iterator[str]:
 def test_the_page_of_check_has_the_same_elements_whatever_the_texts(text: str) -> None:
     def page(one: str) -> _Page:
         slides = pd.DataFrame(
-            [{"slide_id": one, "split": "train", "patient_id": one, "label": one, "mpp": 0.5}]
+            [
+                {
+                    "slide_id": one,
+                    "split": "train",
+                    "patient_id": one,
+                    "label": one,
+                    "mpp": 0.5,
+                    "excluded": 0.1,
+                }
+            ]
         )
         patches = pd.DataFrame(columns=list(PATCH_COLUMNS))
         patches.loc[0] = dict.fromkeys(PATCH_COLUMNS, "") | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ MISSING = frozenset(
 def first_five(problems: Sequence[str]) -> str:
     """Up to five problems and the number of further ones, for a one-line error."""
     more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-    return "; ".join(problem.removesuffix(".") for problem in problems[:5]) + more
+    return "; ".join(re.sub(r"(?<!\.)\.$", "", problem) for problem in problems[:5]) + more
 
 
 def read_table(

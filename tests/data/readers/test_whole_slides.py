@@ -86,6 +86,7 @@ def test_a_corpus_is_mapped_without_labels() -> None:
         "annotation_origin": "",
         "exhaustive": True,
         "content": "c0ffee",
+        "outlines": "",
     }
     assert corpus_slides(slides.iloc[:0]).empty
 
