@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.absent import skip_outside_ci
+
 pytest_plugins = ["tests.data_fixtures", "tests.devices", "tests.folders", "tests.waves"]
 
 KEPT = ("HISTO_MONAI_CPUS", "HISTO_MONAI_SOAK_READS")
@@ -44,9 +46,7 @@ def real_slides() -> Path:
     """The folder of real slides beside the checkout (see its SOURCE.md); in CI its absence is a failure."""
     folder = ROOT.parent / "shared" / "real"
     if not folder.is_dir():
-        if os.environ.get("CI"):
-            pytest.fail(f"{folder} is missing, and CI must test on real slides")
-        pytest.skip("no real slides beside the checkout")
+        skip_outside_ci(f"{folder} is missing", "test on real slides")
     return folder
 
 

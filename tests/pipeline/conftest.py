@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.absent import skip_outside_ci
 from tests.folders import NewFolder
 from tests.pipeline.warm import warm
 
@@ -133,10 +134,7 @@ def server(module_folder: NewFolder) -> Iterator[Server]:
     """OpenSSH's sshd, run by this user with keys and settings of its own; in CI its absence is a failure."""
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin:/sbin")
     if sshd is None:
-        missing = "there is no sshd: apt-get install openssh-server"
-        if os.environ.get("CI"):
-            pytest.fail(f"{missing}; CI must push to a real SSH server")
-        pytest.skip(missing)
+        skip_outside_ci("there is no sshd: apt-get install openssh-server", "push to a real SSH server")
     folder = module_folder("ssh")
     (folder / "storage").mkdir()
     for key in ("host", "user"):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.slides import open_slide, tissue_fraction, tissue_mask
+from histo_monai.slides import open_slide, tissue_fraction
 from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.usable import usable_tissue
 from histo_monai.utils.process.processes import map_over_processes
@@ -133,17 +133,12 @@ def _areas(
     """Fractions of each square of one slide that are tissue and excluded, 0..1, shape (rows, 2)."""
     stated = rows["slide_mpp"].iloc[0]
     with open_slide(Path(rows["path"].iloc[0]), None if np.isnan(stated) else float(stated)) as slide:
-        mask_mpp = max(tissue_mpp, slide.mpp)
-        tissue = tissue_mask(slide.thumbnail(mask_mpp))
-        excluded = np.zeros_like(tissue)
-        if artefacts or outlines:
-            of_slide = outlines.get(str(rows["slide_id"].iloc[0]), "")
-            excluded = usable_tissue(slide, tissue_mpp, artefacts, of_slide).excluded
-        centers = rows[["y", "x"]].to_numpy(np.float64) * slide.mpp / mask_mpp
+        usable = usable_tissue(slide, tissue_mpp, artefacts, outlines.get(str(rows["slide_id"].iloc[0]), ""))
+        centers = rows[["y", "x"]].to_numpy(np.float64) * slide.mpp / usable.mpp
     parts = np.empty((len(rows), 2))
-    sides = (rows["side_px"] * rows["mpp"] / mask_mpp).to_numpy()
+    sides = (rows["side_px"] * rows["mpp"] / usable.mpp).to_numpy()
     for side in np.unique(sides):
         same = sides == side
-        for column, mask in enumerate((tissue, excluded)):
+        for column, mask in enumerate((usable.tissue, usable.excluded)):
             parts[same, column] = tissue_fraction(mask, centers[same], float(side))
     return parts

@@ -24,14 +24,19 @@ class UsableTissue(NamedTuple):
     Attributes:
         mask: Usable tissue, shape (h, w), bool, from the slide's upper left corner.
         mpp: µm per mask pixel.
+        tissue: All tissue (`tissue_mask`), shape (h, w), bool.
         excluded: Artefacts, and tissue that outlines exclude, shape (h, w), bool.
-        excluded_fraction: Fraction of the tissue (`tissue_mask`) that is excluded, 0..1.
     """
 
     mask: NDArray[np.bool_]
     mpp: float
+    tissue: NDArray[np.bool_]
     excluded: NDArray[np.bool_]
-    excluded_fraction: float
+
+    @property
+    def excluded_fraction(self) -> float:
+        """Fraction of the tissue that is not used, 0..1."""
+        return float((self.tissue & ~self.mask).sum() / max(1, self.tissue.sum()))
 
 
 def usable_tissue(
@@ -71,10 +76,9 @@ def usable_tissue(
     if artefact_areas:
         excluded |= rasterize_regions(artefact_areas, downsample=mpp / slide.mpp, shape=tissue.shape)
         mask = mask & ~excluded
-    lost = tissue & ~mask
     if areas:
-        excluded |= lost
-    return UsableTissue(mask, mpp, excluded, float(lost.sum() / max(1, tissue.sum())))
+        excluded |= tissue & ~mask
+    return UsableTissue(mask, mpp, tissue, excluded)
 
 
 def read_outlines(path: str | Path, bounds_yx: tuple[int, int] | None) -> tuple[list[Region], list[Region]]:
