@@ -1,4 +1,4 @@
-"""Command `map SLIDE ... [--model MODEL] --output FOLDER`: slides -> scores, TIFF, GeoJSON, overlays."""
+"""Command `map SLIDE ... [--model MODEL] --output FOLDER`: slides -> scores, TIFF, GeoJSON, overlays, DICOM."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -21,7 +22,7 @@ from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import Environment, read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.params.slide_sections import DetectionParams
-from histo_monai.pipeline.provenance import made_from
+from histo_monai.pipeline.provenance import made_from, portable
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import BOUNDS
@@ -29,6 +30,7 @@ from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
+from histo_monai.wsi.export.dicom import source_level, write_segmentation
 from histo_monai.wsi.heatmaps.heatmap import (
     ABSTAINS,
     UNLIKE,
@@ -89,13 +91,15 @@ def run(
     mpp: float | None,
     positive_class: str | None,
     abstain: float | None = None,
+    dicom: bool = False,
 ) -> None:
     """Write <slide>.map.csv, .tif, .geojson, .png and .json (provenance) for every slide.
 
     Without `model` it uses the model that `compare` recommends. Tissue, detections and overlays follow `index` and
     `heatmap` of params.yaml, or the defaults of `Look`. A slide with a map from an equal slide, model and settings is
     skipped; else the log names the difference. An interrupted call resumes after its last slide. An unusable slide does
-    not stop the others. `abstain`: error rate; cells whose set of classes is not one class have no class.
+    not stop the others. `abstain`: error rate; cells whose set of classes is not one class have no class. `dicom`: also
+    write .map.dcm; slides that are not in DICOM are unusable.
 
     Raises:
         InputError: the model cannot be used or has no such error rate, two slides have one name, the folder holds maps
@@ -120,10 +124,13 @@ def run(
         **asdict(look.detection),
         has_distance=has_distance,
         abstention=None if abstain is None else Abstention.read(Path(model), abstain, classes),
+        dicom=dicom,
     )
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
-    jobs, bad = usable_jobs(asked, settings)
+    jobs, bad = usable_jobs(
+        asked, settings, partial(source_level, num_classes=len(style.columns(COLUMN))) if dicom else None
+    )
     inputs = [paths.PARAMS, Path(model), Path(model).with_suffix(".json"), *files_read(asked)]
     inputs += [Path(manifest)] if manifest else []
     environment = read_environment()
@@ -217,9 +224,9 @@ def _check_outputs(folder: Path, job: SlideJob, inputs: Sequence[Path], style: M
 
 
 def _drawn_as(style: MapStyle) -> dict[str, Any]:
-    """Style settings as JSON returns them; maps of earlier models have no distance, and few an abstention."""
+    """Style settings as JSON returns them; maps of earlier models have no distance, few an abstention or DICOM."""
     settings = {**asdict(style), "classes": list(style.classes), "origin": BOUNDS}
-    for name in ("has_distance", "abstention"):
+    for name in ("has_distance", "abstention", "dicom"):
         if not settings[name]:
             del settings[name]
     return settings
@@ -283,6 +290,10 @@ def _publish(
     picture = SlidePicture.read(job.path, heatmap, style, [])
     title = job.slide_id.removesuffix(MARK)
     write_slide_maps(work, job.slide_id, title, heatmap, COLUMN, picture, style)
+    if style.dicom:
+        named = portable(job.models[COLUMN]), about[MADE_FROM]["model_sha256"][COLUMN]
+        columns, settings = style.columns(COLUMN), about[MADE_FROM]["settings"]
+        write_segmentation(work / f"{job.slide_id}.dcm", job.path, heatmap, columns, named, settings)
     slide = slide_identity(job.path)
     if slide.sample_sha256 != about[MADE_FROM]["slide_sample_sha256"]:
         raise SlideError(job.path, "the file changed during mapping. Fix: run again once it is complete")

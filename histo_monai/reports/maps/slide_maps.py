@@ -45,6 +45,7 @@ class MapStyle:
         smoothing_um: standard deviation of the Gaussian before detection.
         has_distance: whether `files` counts the map of distances.
         abstention: of the cells without a class; None: every cell has its probabilities alone.
+        dicom: whether `files` counts a map in DICOM.
     """
 
     classes: tuple[str, ...]
@@ -55,6 +56,7 @@ class MapStyle:
     smoothing_um: float
     has_distance: bool = False
     abstention: Abstention | None = None
+    dicom: bool = False
 
     @property
     def quantity(self) -> str:
@@ -62,7 +64,7 @@ class MapStyle:
         return f"{self.classes[0]} probability" if len(self.classes) == 1 else "score"
 
     def files(self, slide_id: str) -> list[str]:
-        """File names of `write_slide_maps`: maps, regions, overlay."""
+        """File names of `write_slide_maps`, and of the map in DICOM: maps, regions, overlay."""
         return [
             *(f"{slide_id}{part}.tif" for part in self.parts().values()),
             f"{slide_id}.geojson",
@@ -72,6 +74,7 @@ class MapStyle:
                 if self.has_distance
                 else []
             ),
+            *([f"{slide_id}.dcm"] if self.dicom else []),
         ]
 
     @property
@@ -79,6 +82,11 @@ class MapStyle:
         """Part of the file names of the map of distances; no class has it."""
         classes = {part.casefold() for part in self.parts().values()}
         return ".distance" if ".distance" not in classes else ".training.distance"
+
+    def columns(self, model: str) -> dict[str, str]:
+        """Class, or `score` -> column of the map."""
+        first = next(iter(self.classes), "score")
+        return {label or first: column_of(model, label) for label in self.parts()}
 
     def parts(self) -> dict[str, str]:
         """Class (empty for a single map) -> part of the map's file name before the suffix."""
@@ -163,15 +171,13 @@ def write_slide_maps(
     folder.mkdir(parents=True, exist_ok=True)
     regions: list[Region] = []
     answered = heatmap.answered()
-    for label, part in style.parts().items():
-        column = column_of(model, label)
+    for (name, column), part in zip(style.columns(model).items(), style.parts().values(), strict=True):
         write_map(
             folder / f"{slide_id}{part}.tif",
             heatmap.raster(column),
             heatmap.grid.stride_um,
             heatmap.grid.bounds_yx,
         )
-        name = label or next(iter(style.classes), "score")
         regions += find_regions(answered, column, threshold=style.region_threshold, label=name)
     points: list[Point] = []
     if len(style.classes) < 2:

@@ -8,7 +8,7 @@ import warnings
 
 from histo_monai.utils.escapes import printable
 
-_NOISY = ("monai", "matplotlib", "PIL", "tifffile")
+_NOISY = ("highdicom", "monai", "matplotlib", "PIL", "tifffile")
 
 
 class _OneLine(logging.Formatter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from histo_monai.data.tables.manifests import first_five, read_numbers, read_tab
 from histo_monai.slides import SlideError, open_slide
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
 from histo_monai.slides.tiles.cells import slide_grid
+from histo_monai.slides.tiles.grid import Grid
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import check_name, slide_files
 from histo_monai.wsi.heatmaps.origin import Origin, Origins
@@ -109,18 +110,25 @@ def files_read(jobs: Sequence[SlideJob]) -> list[Path]:
     return files
 
 
-def usable_jobs(jobs: Sequence[SlideJob], settings: MapPlan) -> tuple[list[SlideJob], list[str]]:
+def usable_jobs(
+    jobs: Sequence[SlideJob], settings: MapPlan, check: Callable[[Path, Grid], object] | None = None
+) -> tuple[list[SlideJob], list[str]]:
     """Open every slide before the first is mapped; usable jobs, and one logged error line per other slide.
 
+    Args:
+        check: raises SlideError for slides that are unusable for a further reason.
+
     Raises:
-        InputError: no slide can be opened.
+        InputError: no slide is usable, or an error of `check`.
     """
     usable, bad = [], []
     for job in jobs:
         try:
             with open_slide(job.path, job.mpp) as slide:
-                slide_grid(slide, settings.stride_um)
+                grid = slide_grid(slide, settings.stride_um)
                 slide.level_for(settings.mpp)
+            if check is not None:
+                check(job.path, grid)
             usable.append(job)
         except SlideError as error:
             is_bare = job.mpp is None and "mpp" in str(error)
