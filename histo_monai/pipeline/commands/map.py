@@ -30,7 +30,7 @@ from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.blocks import whole_stride
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.export.dicom import source_level, write_segmentation
+from histo_monai.wsi.export.dicom import check_slide, write_segmentation
 from histo_monai.wsi.heatmaps.heatmap import (
     ABSTAINS,
     UNLIKE,
@@ -128,9 +128,8 @@ def run(
     )
     named = [*((name, mpp) for name in slides), *listed_slides(manifest, mpp)]
     asked = named_jobs(named, {COLUMN: Path(model)}, MARK)
-    jobs, bad = usable_jobs(
-        asked, settings, partial(source_level, num_classes=len(style.columns(COLUMN))) if dicom else None
-    )
+    check = partial(check_slide, classes=list(style.columns(COLUMN))) if dicom else None
+    jobs, bad = usable_jobs(asked, settings, check)
     inputs = [paths.PARAMS, Path(model), Path(model).with_suffix(".json"), *files_read(asked)]
     inputs += [Path(manifest)] if manifest else []
     environment = read_environment()

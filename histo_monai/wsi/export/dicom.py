@@ -8,9 +8,9 @@ middles of pixels, and old versions of Slim show no other.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,44 +57,18 @@ _MAY_BE_EMPTY = (
     *("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber"),
     *("StudyID", "StudyDate", "StudyTime"),
 )
-_FIX = "Fix: leave out --dicom, or give a DICOM slide"
+_FIX = "Fix: correct it, or leave out --dicom"
 
 
-def source_level(slide: Path, grid: Grid, num_classes: int = 1) -> tuple[Dataset, tuple[float, float]]:
-    """Header of the level whose pixels a map gets, and its downsample (down, across).
-
-    It is the coarsest level whose pixels are not larger than a cell.
-
-    Args:
-        slide: a DICOM instance of the slide.
-        num_classes: mapped classes.
+def check_slide(slide: Path, grid: Grid, classes: Sequence[str]) -> None:
+    """Refuse a slide whose map `write_segmentation` cannot write, before it is mapped.
 
     Raises:
-        SlideError: the slide is not in DICOM, lacks identifiers, or has no level of a bearable size.
-        InputError: the packages of `dicom` are missing.
+        SlideError, InputError: as in `write_segmentation`.
     """
-    _check_packages()
-    levels = [header for file in slide_files(slide) for header in _volumes(file)]
-    base = next((one for one in levels if _size_yx(one) == grid.size_yx), None)
-    if base is None:
-        raise SlideError(slide, f"no DICOM slide, so its map has no patient and no study. {_FIX}")
-    if lacking := [name for name in _NEEDED if not base.get(name)]:
-        raise SlideError(slide, f"its DICOM header lacks {', '.join(lacking)}. {_FIX}")
-    try:
-        nested = [(one, _downsample_yx(one, base)) for one in levels if _has_place_of(one, base)]
-    except (AttributeError, IndexError, TypeError) as error:
-        raise SlideError(slide, f"its DICOM header is incomplete ({error}). {_FIX}") from None
-    level, downsample_yx = max(
-        (each for each in nested if max(each[1]) <= grid.downsample),
-        default=(base, (1.0, 1.0)),
-        key=lambda each: each[1],
-    )
-    height, width = _size_yx(level)
-    if height * width * num_classes > _MOST_VALUES:
-        raise SlideError(
-            slide, f"no level is smaller than {width} x {height} px at cells of this size. {_FIX}"
-        )
-    return level, downsample_yx
+    level, _ = _source_level(slide, grid, len(classes))
+    level.TotalPixelMatrixRows = level.TotalPixelMatrixColumns = 1
+    _segmentation(slide, level, np.zeros((1, 1, 1, len(classes)), np.float32), classes, ("model", "-"), {})
 
 
 def write_segmentation(
@@ -103,7 +77,7 @@ def write_segmentation(
     heatmap: Heatmap,
     columns: Mapping[str, str],
     model: tuple[str, str],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, float | str],
 ) -> None:
     """Write a map as a Segmentation in the slide's study; it appears complete or not at all.
 
@@ -118,22 +92,62 @@ def write_segmentation(
         settings: of the map, by name.
 
     Raises:
-        SlideError: an error of `source_level`, or a value of the slide's header is invalid.
+        SlideError: the slide is not in DICOM, its header lacks or has wrong values, or no level is small enough.
         InputError: the packages of `dicom` are missing.
     """
-    level, downsample_yx = source_level(slide, heatmap.grid, len(columns))
+    level, downsample_yx = _source_level(slide, heatmap.grid, len(columns))
+    values = _on_level(heatmap, columns.values(), _size_yx(level), downsample_yx)
+    segmentation = _segmentation(slide, level, values, list(columns), model, settings)
+    with whole_file(path) as draft:
+        segmentation.save_as(draft)
+
+
+def _source_level(slide: Path, grid: Grid, num_classes: int) -> tuple[Dataset, tuple[float, float]]:
+    """Header and downsample (down, across) of the coarsest level whose pixels are not larger than a cell."""
+    _check_packages()
+    levels = [header for file in slide_files(slide) for header in _volumes(file)]
+    base = next((one for one in levels if _size_yx(one) == grid.size_yx), None)
+    if base is None:
+        raise SlideError(
+            slide,
+            "no DICOM slide, so its map has no patient and no study. Fix: leave out --dicom, or give a DICOM slide",
+        )
+    if lacking := [name for name in _NEEDED if not base.get(name)]:
+        raise SlideError(slide, f"its DICOM header lacks {', '.join(lacking)}. {_FIX}")
+    try:
+        nested = [(one, _downsample_yx(one, base)) for one in levels if _has_place_of(one, base)]
+    except (AttributeError, IndexError, TypeError) as error:
+        raise SlideError(slide, f"its DICOM header is incomplete ({error}). {_FIX}") from None
+    fine = [each for each in nested if max(each[1]) <= grid.downsample]
+    level, downsample_yx = max(fine, default=(base, (1.0, 1.0)), key=lambda each: each[1])
+    height, width = _size_yx(level)
+    if height * width * num_classes > _MOST_VALUES:
+        raise SlideError(
+            slide,
+            f"its level for the map has {width} x {height} px, too many. Fix: add coarser levels, or leave out --dicom",
+        )
+    return level, downsample_yx
+
+
+def _segmentation(
+    slide: Path,
+    level: Dataset,
+    values: NDArray[np.float32],
+    classes: Sequence[str],
+    model: tuple[str, str],
+    settings: Mapping[str, float | str],
+) -> Dataset:
+    """The object with values of `_on_level`, whose shape without the last is the level's."""
     import highdicom as hd
     from highdicom.coding_schemes import CodingSchemeIdentificationItem
     from pydicom.uid import generate_uid
 
-    values = _on_level(heatmap, list(columns.values()), _size_yx(level), downsample_yx)
-    facts = [level.SOPInstanceUID, *columns, *model, str(dict(settings)), __version__, hd.__version__]
+    facts = [level.SOPInstanceUID, *classes, *model, str(dict(settings)), __version__, hd.__version__]
     facts.append(hashlib.sha256(values.tobytes()).hexdigest())
     uids = {part: generate_uid(entropy_srcs=[*facts, part]) for part in ("series", "instance", "dimensions")}
     for name in _MAY_BE_EMPTY:
         level.setdefault(name, None)
-    segments = _segments(list(columns), model, settings)
-    private = CodingSchemeIdentificationItem(PRIVATE_SCHEME, name="Classes of users of histo_monai")
+    segments = _segments(classes, model, settings)
     try:
         segmentation = hd.seg.Segmentation(
             source_images=[level],
@@ -149,7 +163,7 @@ def write_segmentation(
             software_versions=__version__,
             device_serial_number=model[1],
             content_label="HEATMAP",
-            content_description=f"one value per cell of {heatmap.grid.stride_um:g} um",
+            content_description="probability or score v / 255; 0: no prediction",
             series_description="histo_monai map",
             content_date=level.get("ContentDate") or _NO_DATE,
             content_time=level.get("ContentTime") or _NO_TIME,
@@ -157,7 +171,7 @@ def write_segmentation(
             tile_pixel_array=True,
             dimension_organization_type="TILED_FULL",
             omit_empty_frames=False,
-            coding_schemes=[private],
+            coding_schemes=[CodingSchemeIdentificationItem(PRIVATE_SCHEME, "Classes of histo_monai's users")],
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # of values that it checks
         raise SlideError(slide, f"its DICOM header does not fit a Segmentation ({error}). {_FIX}") from error
@@ -165,8 +179,7 @@ def write_segmentation(
     del segmentation.InstanceCreationDate, segmentation.InstanceCreationTime
     del segmentation.ContributingEquipmentSequence[-1].ContributionDateTime
     segmentation.DimensionOrganizationSequence[0].DimensionOrganizationUID = uids["dimensions"]
-    with whole_file(path) as draft:
-        segmentation.save_as(draft)
+    return segmentation
 
 
 def _check_packages() -> None:
@@ -183,10 +196,10 @@ def _volumes(file: Path) -> Iterator[Dataset]:
 
     try:
         header = pydicom.dcmread(file, stop_before_pixels=True)
-    except (
-        Exception
-    ):  # pydicom raises errors of many kinds; OpenSlide has opened all files that the slide needs.
+    except pydicom.errors.InvalidDicomError:  # no DICOM
         return
+    except Exception as error:  # pydicom raises errors of many kinds for a damaged header
+        raise SlideError(file, f"its DICOM header is damaged ({error}). {_FIX}") from None
     if list(header.get("ImageType", []))[2:3] == ["VOLUME"] and "TotalPixelMatrixRows" in header:
         yield header
 
@@ -223,7 +236,7 @@ def _origin_mm(level: Dataset) -> NDArray[np.float64]:
 
 
 def _on_level(
-    heatmap: Heatmap, columns: list[str], size_yx: tuple[int, int], downsample_yx: tuple[float, float]
+    heatmap: Heatmap, columns: Collection[str], size_yx: tuple[int, int], downsample_yx: tuple[float, float]
 ) -> NDArray[np.float32]:
     """Values of the cells around the middles of a level's pixels, (1, *size_yx, columns), 0..1."""
     rows, places = (
@@ -238,7 +251,9 @@ def _on_level(
     return values
 
 
-def _segments(classes: list[str], model: tuple[str, str], settings: Mapping[str, Any]) -> list[Dataset]:
+def _segments(
+    classes: Sequence[str], model: tuple[str, str], settings: Mapping[str, float | str]
+) -> list[Dataset]:
     """A segment per class, with the model."""
     import highdicom as hd
     from pydicom.sr.codedict import codes
