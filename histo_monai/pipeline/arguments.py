@@ -199,9 +199,7 @@ def _add_options_of_slides(mapped: argparse.ArgumentParser, features: argparse.A
         metavar="RATE",
         help="error rate, such as 0.1: patches whose class is uncertain at this rate have no class",
     )
-    mapped.add_argument(
-        "--dicom", action="store_true", help="also write DICOM Segmentations; DICOM slides only"
-    )
+    mapped.add_argument("--dicom", action="store_true", help="also write DICOM Segmentations of DICOM slides")
     features.add_argument("--patch-px", type=int, help="side of a patch, px; default: as in training")
     features.add_argument("--patch-mpp", type=float, help="µm/px of a patch; default: finest of the training")
     features.add_argument(
