@@ -117,12 +117,16 @@ def test_the_resolution_that_a_user_states_moves_nothing(tmp_path: Path) -> None
     np.testing.assert_array_equal(one, other)
 
 
-def test_the_object_belongs_to_the_patient_and_names_model_and_classes(tmp_path: Path) -> None:
+def test_the_object_belongs_to_the_patient_and_names_model_and_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slide = write_dicom_slide(tmp_path / "s", _pixels(), MPP)
     heatmap = _map(slide)
     classes = {"Tumor": "model", "Drüse \\ x": "model", "a" * 80: "model"}
     segmentation = _write(slide, tmp_path / "m.dcm", heatmap, **classes)
+    monkeypatch.setattr(pydicom.config.settings, "reading_validation_mode", pydicom.config.RAISE)
     again = pydicom.dcmread(tmp_path / "m.dcm")
+    assert len([element.value for element in again.iterall()]) > 100
     assert str(again.PatientName) == "Müller^Jörg"
     assert (again.PatientID, again.StudyInstanceUID, again.FrameOfReferenceUID) == (
         "P1",
