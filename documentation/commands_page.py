@@ -14,8 +14,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs/commands.md"
 _HEAD = """# Commands
 
 `histo-monai` and `python -m histo_monai` are one program; this page is its help.
-Exit status: 0 for success; 1 for an error, with one line on the problem and its fix; 2 for a wrong call; 130 after
-Ctrl-C.
+Exit status: 0 for success; 1 for an error, with one line: problem, fix, and in brackets the section that
+explains it; 2 for a wrong call; 130 after Ctrl-C.
 `histo-monai --version` prints the version, `histo-monai --print-completion bash` (`zsh`, `tcsh`) a completion script.
 """
 _STAGES = """

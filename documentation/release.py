@@ -61,8 +61,9 @@ def version_everywhere() -> str:
     version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     if run("git", "status", "--porcelain").strip():
         sys.exit("release: files are not committed. Fix: git commit")
-    if f"\n## {version}" not in (ROOT / "CHANGELOG.md").read_text():
-        sys.exit(f"release: CHANGELOG.md has no section {version}. Fix: rename the section Unreleased")
+    first = re.search(r"(?m)^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    if first is None or first[1] != version:
+        sys.exit(f"release: CHANGELOG.md does not begin with {version}. Fix: rename the section Unreleased")
     return version
 
 

@@ -214,7 +214,8 @@ def test_a_seed_that_params_do_not_ask_for_is_one_line_and_writes_nothing(
     here = project()
     line = _refused(capfd, stage, "--method", "rsp", f"--seed={seed}")
     assert line.endswith(
-        f"--seed: {seed} is not in `training_seeds` [0] of params.yaml. Fix: add it there (0 to 2**32 - 1)"
+        f"--seed: {seed} is not in `training_seeds` [0] of params.yaml. Fix: add it there (0 to 2**32 - 1) "
+        "[docs/params.md]"
     )
     assert _left_behind(here) == set()
 
@@ -327,7 +328,7 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         "histo-monai index: error: params.yaml: cannot be read (No such file or directory). Fix: "
-        "run from the project's root, or make a project: histo-monai init FOLDER"
+        "run from the project's root, or make a project: histo-monai init FOLDER [docs/params.md]"
     ]
     assert list(tmp_path.iterdir()) == []
 

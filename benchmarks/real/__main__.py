@@ -31,6 +31,7 @@ from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, PER_PATIENT, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
+from .students import head_students
 from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, REAL_TASKS, TASKS, check_data
 from .trained import FINETUNED, MODES, Trained
 
@@ -174,6 +175,7 @@ def models_of(options: argparse.Namespace) -> dict[str, BenchmarkModel]:
     encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
     encoders |= _files("--encoder", options.encoder)
     models = frozen_models(encoders, _files("--features", options.features), chooses=options.typical)
+    models |= head_students(models)
     for name, path in encoders.items():
         for network in options.networks:
             student = "" if network in MODES else network

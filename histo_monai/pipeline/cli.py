@@ -18,6 +18,7 @@ from histo_monai.pipeline.params import check_run, load_params
 from histo_monai.pipeline.params.renamed import RenamedKeysError, renamed_option
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.escapes import printable
+from histo_monai.utils.help_pages import page_of
 from histo_monai.utils.process.console import escape_unencodable
 from histo_monai.utils.process.failures import machine_failure
 from histo_monai.utils.process.garbage import lasting
@@ -57,8 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         line = _one_line(error)
         if line is None or os.environ.get("HISTO_MONAI_TRACEBACK"):
             raise
+        page = page_of(error, name)
         for each in error.lines if isinstance(error, RenamedKeysError) else [line]:
-            print(f"histo-monai {name}: error: {_printable(each)}", file=sys.stderr)
+            print(f"histo-monai {name}: error: {_printable(each)} [{page}]", file=sys.stderr)
         return 1
     return status or 0
 

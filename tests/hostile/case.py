@@ -26,6 +26,7 @@ MAX_CHARACTERS = 1000
 TIMEOUT_S = 20.0
 _LOG_LINE = re.compile(r"(INFO|WARNING|ERROR) histo_monai[.\w]*: |epoch \d+/\d+")
 _PROGRESS = re.compile(r"\d+%\||\[\d\d:\d\d|\?(it|\w+)/s|^\S[^:]*: 0(it|\w+)")
+_PAGE = re.compile(r" \[docs/\w+\.md(#[\w-]+)?\]$")
 _LEFTOVER = re.compile(r"\.(draft|before|lock)\b")
 _LINKED_BYTES = 2**20
 
@@ -154,6 +155,8 @@ def _faults_of_refused(case: Case, outcome: Outcome, errors: list[str]) -> list[
     for line in errors[:1]:
         if len(line) >= MAX_CHARACTERS:
             result.append(f"a line of {len(line)} characters")
+        if outcome.ended == REFUSED and not _PAGE.search(line):
+            result.append(f"names no section of the documents: {_short([line])}")
         result += [f"does not say {text!r}: {_short([line])}" for text in case.says if text not in line]
     changed = _changed(case, outcome)
     if changed:

@@ -108,9 +108,10 @@ def test_a_command_prints_a_line_for_each_old_key(
     monkeypatch.chdir(tmp_path)
     assert main(["index"]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "histo-monai index: error: params.yaml: `methods`: renamed. Fix: write `pretraining_methods`.",
+        "histo-monai index: error: params.yaml: `methods`: renamed. Fix: write `pretraining_methods`. "
+        "[docs/params.md]",
         "histo-monai index: error: params.yaml: `pretrain.seeds`: renamed. Fix: write `pretraining_seeds` at the top "
-        "level.",
+        "level. [docs/params.md]",
     ]
     with pytest.raises(RenamedKeysError, match="`methods`: renamed"):
         load_params(Path("params.yaml"))
