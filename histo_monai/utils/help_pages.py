@@ -57,6 +57,7 @@ PAGES = {
     "wsi.api": "api.md",
     "wsi.diagnosis": "whole_slides.md#diagnosis",
     "wsi.export": "models.md",
+    "wsi.export.dicom": "whole_slides.md#maps-in-dicom",
     "wsi.heatmaps": "whole_slides.md#maps",
     "wsi.inference": "whole_slides.md#maps",
     "wsi.mil": "slide_labels.md#mil",
