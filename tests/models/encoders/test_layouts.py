@@ -186,9 +186,7 @@ def test_the_license_of_another_file_is_named(tmp_path: Path, caplog: pytest.Log
     """As where name and file are changed and the license stays; the license of UNI is its page's."""
     path = tmp_path / "uni.bin"
     torch.save(build_encoder("uni", 32, arguments=SMALL, side_px=32).trunk.state_dict(), path)
-    start = EncoderStart(
-        "uni", path, hashlib.sha256(path.read_bytes()).hexdigest(), arguments=SMALL, side=32
-    )
+    start = EncoderStart("uni", path, hashlib.sha256(path.read_bytes()).hexdigest(), arguments=SMALL, side=32)
     start.build(32)
     assert "license" not in caplog.text
     weights = replace(start, license="Apache-2.0").build(32).encoder.weights
