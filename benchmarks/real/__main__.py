@@ -261,7 +261,8 @@ def repeated(words: Sequence[str]) -> str:
 
 def _commit() -> str:
     words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown (the source is no git clone)"
 
 
 if __name__ == "__main__":

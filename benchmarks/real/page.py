@@ -18,6 +18,10 @@ from .tasks import ALL_LABELS, TASKS, RealTask, read_patches, targets_of
 
 COLUMNS = ("task", "model", "budget", "metric", "value", "low", "high", "num_patients", "num_draws")
 MINUS = " - "
+_PART = (
+    "--fresh --tasks glas-classes --budgets 60 --built-in imagenet --models color imagenet-means "
+    "--cache data/part --csv data/part/real.csv --page data/part/real.md"
+)
 _NAMES = {"balanced_accuracy": "balanced accuracy", "auc": "AUC", "icc": "ICC(2,1)"}
 
 
@@ -134,10 +138,19 @@ def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: 
         "```",
         "",
         "`run` does what is missing, so it goes on after a stop. `--workers` sets the number of processes. `--networks "
-        "finetuned` adds networks that are trained from each encoder, and `--encoder NAME=FILE` adds an encoder.",
+        "finetuned` adds networks that are trained from each encoder, and `--encoder NAME=FILE` adds an encoder. "
+        "`atlas-moco` is an encoder that the [log](research_log.md) describes; its file is not in this repository.",
+        "",
+        "A part of the table, in a cache of its own and with no page of this folder overwritten:",
+        "",
+        "```bash",
+        *(f"python -m benchmarks.real {what} {_PART}" for what in ("run", "report")),
+        "```",
         "",
         "[`docs/real.csv`](real.csv) has all figures. The patches are for measuring only and are not in this "
-        "repository. Where they are missing, the command names the missing files.",
+        "repository. `--real FOLDER` names the folder of their zips; where some are missing, the command names them. "
+        "Each zip holds images of one side, and tables with the columns path, patient_id, label or score, and mpp "
+        "(`benchmarks/real/tasks.py`).",
         "",
         "## Runs that count",
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from histo_monai.models.weights import fit
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.tensors import Tensors, check_file, read_tensors
 from histo_monai.utils.storage import file_sha256
+
+_LOG = logging.getLogger(__name__)
 
 
 class Started(NamedTuple):
@@ -83,6 +86,11 @@ class EncoderStart:
         mean, std = fitted.normalization or (known.mean, known.std)
         encoder.normalize_by(self.mean or mean, self.std or std)
         encoder.trunk.load_state_dict(fitted.trunk)
+        if self.license and known.license and self.license != known.license:
+            _LOG.warning(
+                "encoder.license: %r, but %s is published under %s. Fix unless you have that license: set null",
+                *(self.license, self.name, known.license),
+            )
         encoder.weights = {"sha256": digest, "license": self.license or known.license}
         return Started(encoder, fitted.pair_mlp)
 

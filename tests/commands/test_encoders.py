@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
+import yaml
 
 from histo_monai.models.encoders.published import PUBLISHED
+from histo_monai.models.settings import EncoderSettings
 from histo_monai.pipeline.cli import main
 
 
@@ -26,6 +30,10 @@ def test_a_row_states_every_fact_and_its_sources(name: str, capsys: pytest.Captu
     for fact in (row.architecture, str(row.num_features), row.output, row.source, row.sources):
         assert fact in shown
     assert all(f"{key}={value}" in shown for key, value in row.arguments.items())
+    section = yaml.safe_load(shown[shown.index("encoder: {") :])["encoder"]
+    assert (section.pop("name"), section.pop("weights"), section.pop("sha256")) == (name, "FILE", "DIGEST")
+    assert {*section} == {field.name for field in fields(EncoderSettings)} - {"name", "weights", "sha256"}
+    assert set(section.values()) == {None}
 
 
 def test_an_unknown_name_is_one_line_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:

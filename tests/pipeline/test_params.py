@@ -161,6 +161,14 @@ def test_a_wrong_value_is_one_line_that_names_the_key_and_what_it_should_hold(
     assert "\n" not in message
 
 
+def test_a_side_that_a_published_encoder_does_not_take_is_refused(tree: Any) -> None:
+    """Each side of its own is a multiple of its patches of 14 px; 128 px, of `init --dataset own`, is none."""
+    tree["encoder"] |= {"name": "uni2-h", "side": 112}
+    assert parse_params(tree).encoder.side == 112
+    with pytest.raises(ParamsError, match=r"^encoder\.side: 128, .* 14 px\. Fix: set null \(224 px\)"):
+        parse_params(_set(tree, "encoder.side", 128))
+
+
 def test_a_dataset_that_is_no_corpus_is_not_suggested_as_one(tree: Any) -> None:
     with pytest.raises(
         ParamsError, match=r"^pretraining_dataset: expected one of .*, got 'kathr'$"

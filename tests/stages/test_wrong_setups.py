@@ -133,6 +133,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         params_with(heatmap__own={"stride_um": 33.5, "positive_class": "tumor"}),
         r"heatmap\.own: stride_um: 33\.5 .*set stride_um to 34; or to null, the side of a patch \(32 µm\)",
     ),
+    "splits without a slide for validation": (
+        replaced(SLIDES, ",validation", ",train"),
+        r"no slide is in the validation split\. Fix: write validation into .* column split",
+    ),
     "test slide that is not there": (
         lambda: (OWN / "s6.tif").unlink(),
         r"s6\.tif: no such file. Fix: check the path in the manifest",

@@ -227,7 +227,8 @@ def _slides_table(table: pd.DataFrame, good: list[SlideSurvey]) -> pd.DataFrame:
 def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
     if not offers:
         raise InputError(
-            f"no slide is in the {split} split. Fix: add slides, or change index.validation_fraction."
+            f"no slide is in the {split} split. Fix: write {split} into a row's column split if your table fills it; "
+            "else add slides, or change index.validation_fraction."
         )
     room = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
     if room.sum() < wanted:

@@ -95,6 +95,8 @@ def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]
         positive: Label of positive slides.
         classes: Classes of the patches; empty for scores.
     """
+    if not (slides["label"] != "").any():
+        return "no diagnosis of slides: no slide has a label"
     if classes and positive not in classes:
         return (
             f"no diagnosis of slides: the classes of patches are {', '.join(classes)}, without {positive!r}"

@@ -9,6 +9,8 @@ from histo_monai.models.encoders.published import PUBLISHED, Published
 from histo_monai.utils.errors import InputError
 
 _HEADER = ("name", "features", "parameters", "side", "µm/px", "license", "weights")
+_NULLS = "license: null, mean: null, std: null, side: null, arguments: null"
+"""Values of another encoder would override the table's."""
 
 
 def run(names: Sequence[str]) -> None:
@@ -57,7 +59,7 @@ def _in_full(name: str) -> str:
         "facts from": published.sources,
         "weights": published.source,
         "SHA-256": published.sha256 or "no source",
-        "params": f"encoder.name: {name}, encoder.weights: FILE, encoder.sha256: digest of FILE",
+        "params": f"encoder: {{name: {name}, weights: FILE, sha256: DIGEST, {_NULLS}}}",
     }
     return "\n".join([name, *(f"  {key + ':':<18}{value}" for key, value in facts.items())])
 

@@ -78,7 +78,7 @@ def of_features(params: Params | None) -> Iterator[Finding]:
     side *= encoding.field
     speed = encoding_speed(ready, encoding, patch_px=side, batch_size=batch_size, device=device)
     message = (
-        f"{name} on {device}: {1000 * speed.seconds:.3g} s per 1,000 patches of {side} px "
+        f"{name} on {device}: {float(f'{1000 * speed.seconds:.3g}'):g} s per 1,000 patches of {side} px "
         f"({speed.num_patches} measured)"
     )
     if not paths.PATCHES_CSV.is_file():

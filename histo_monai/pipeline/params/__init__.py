@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from histo_monai.data.readers.registry import DATASETS
+from histo_monai.models.encoders.published import PUBLISHED
 from histo_monai.pipeline.params.file import read_tree
 from histo_monai.pipeline.params.renamed import RenamedKeysError, check_renamed
 from histo_monai.pipeline.params.sections import Params
@@ -186,3 +187,9 @@ def _check_encoder(params: Params) -> None:
             )
     if (encoder.mean is None) != (encoder.std is None):
         raise ParamsError("encoder.mean: only one of mean and std is set. Fix: set both, or null for both")
+    known = PUBLISHED.get(encoder.name)
+    if known and encoder.side and not encoder.arguments and encoder.side % known.multiple_px:
+        raise ParamsError(
+            f"encoder.side: {encoder.side}, but {encoder.name!r} takes multiples of {known.multiple_px} px. "
+            f"Fix: set null ({known.side_px} px), or a multiple"
+        )

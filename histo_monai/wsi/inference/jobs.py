@@ -132,7 +132,7 @@ def usable_jobs(
             usable.append(job)
         except SlideError as error:
             is_bare = job.mpp is None and "mpp" in str(error)
-            hint = "; --mpp gives it for all slides of a call, --manifest for each" if is_bare else ""
+            hint = " --mpp gives it for all slides of a call, --manifest for each." if is_bare else ""
             bad.append(f"{error}{hint}")
             _LOG.error("%s", bad[-1])
     if not usable:

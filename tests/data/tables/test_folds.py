@@ -91,6 +91,7 @@ def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
     [
         ("nnnntn", "tumor", ["tumor"], "labels of training slides do not include both 'tumor'"),
         ("    tn", "tumor", ["tumor"], r"\(0 of 4 have a label\)"),
+        ("      ", "tumor", ["stroma"], "no slide has a label$"),
         ("tntntt", "tumor", ["tumor"], "labels of test slides"),
         ("tntntn", "cancer", ["tumor"], "classes of patches are tumor, without 'cancer'"),
         ("tntntn", "cancer", [], "training slides do not include both 'cancer'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,19 @@ def test_a_file_of_timm_gives_the_features_of_timm(name: str, tmp_path: Path) ->
     with torch.no_grad():
         assert torch.equal(encoder(images), theirs(images))
     assert encoder.weights["license"] == row.license
+
+
+def test_the_license_of_another_file_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As where name and file are changed and the license stays; the license of UNI is its page's."""
+    path = tmp_path / "uni.bin"
+    torch.save(build_encoder("uni", 32, arguments=SMALL, side_px=32).trunk.state_dict(), path)
+    start = EncoderStart("uni", path, hashlib.sha256(path.read_bytes()).hexdigest(), arguments=SMALL, side=32)
+    start.build(32)
+    assert "license" not in caplog.text
+    weights = replace(start, license="Apache-2.0").build(32).encoder.weights
+    assert weights is not None
+    assert weights["license"] == "Apache-2.0"
+    assert "uni is published under CC BY-NC-ND 4.0" in caplog.text
 
 
 def test_metas_dinov2_with_registers_is_converted(tmp_path: Path) -> None:
