@@ -9,10 +9,10 @@ import pandas as pd
 
 ROWS = (
     ("glas-classes", "imagenet-selected-color-field", "balanced_accuracy"),
-    ("glas-classes", "atlas-moco-selected-color-field", "balanced_accuracy"),
+    ("glas-classes", "atlas-rsp-moco-selected-color-field", "balanced_accuracy"),
     ("glas-classes", "imagenet-means", "balanced_accuracy"),
     ("glas-score", "imagenet-selected-color-field", "icc"),
-    ("glas-score", "atlas-moco-selected-color-field", "icc"),
+    ("glas-score", "atlas-rsp-moco-selected-color-field", "icc"),
     ("consep", "imagenet-selected-color-field", "icc"),
     ("consep", "color", "icc"),
 )

@@ -99,7 +99,7 @@ def _slide_labels() -> None:
     write_text(OWN / "slides.csv", "\n".join(rows) + "\n")
 
 
-MOCO = ("--method", "moco")
+PRETRAINED = ("--method", "rsp_moco")
 
 
 @pytest.mark.slow
@@ -143,14 +143,19 @@ def _pretrain() -> None:
     """The command that `init` prints, with one epoch of eight patches in place of all."""
     apply_overrides(Path("params.yaml"), shlex.split(init.PRETRAIN)[4::2])
     tree = yaml.safe_load(Path("params.yaml").read_text())
-    tree["pretrain"]["moco"] |= {"epochs": 1, "batch_size": 8, "queue_size": 16}
+    tree["pretrain"]["rsp_moco"] |= {"epochs": 1, "batch_size": 8, "queue_size": 16}
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     params = load_params(Path("params.yaml"))
     assert (params.pretraining_methods, params.slide_level.pretraining_methods) == (
-        ("pretrained", "moco"),
-        ("moco",),
+        ("pretrained", "rsp_moco"),
+        ("rsp_moco",),
     )
-    for stage in ("check",), ("pretrain", *MOCO), ("features", *MOCO), ("mil", *MOCO, "--seed", "0"):
+    for stage in (
+        ("check",),
+        ("pretrain", *PRETRAINED),
+        ("features", *PRETRAINED),
+        ("mil", *PRETRAINED, "--seed", "0"),
+    ):
         assert main(stage) == 0, stage
     before, after = (
         load_file(f"data/models/{name}-0/encoder.safetensors") for name in params.pretraining_methods
@@ -158,7 +163,7 @@ def _pretrain() -> None:
     name = "encoder.trunk.conv_stem.weight"
     assert not torch.equal(after[name], before[name])
     assert all(torch.equal(after[name], before[name]) for name in after if "running_" in name)  # of the file
-    assert len(pd.read_csv("data/mil/moco-0-0/slides.csv")) == 8
+    assert len(pd.read_csv("data/mil/rsp_moco-0-0/slides.csv")) == 8
 
 
 def _train_networks() -> None:

@@ -37,15 +37,13 @@ _OWN = {
     "finetune.mode": "head",
     "corpora.own.num_train": "16000",
     "corpora.own.num_validation": "640",
-    "pretrain.moco.epochs": "4",
-    "pretrain.moco.batch_size": "32",
-    "pretrain.moco.warmup": "0.1",
-    "pretrain.moco.queue_size": "4096",
+    "pretrain.rsp_moco.epochs": "1",
+    "pretrain.rsp_moco.batch_size": "32",
+    "pretrain.rsp_moco.warmup": "0.1",
+    "pretrain.rsp_moco.queue_size": "4096",
 }
 """Params of own data: the first result is a head on frozen features, with all labels; `PRETRAIN` follows."""
-PRETRAIN = (
-    "dvc exp run -S 'pretraining_methods=[pretrained,moco]' -S 'slide_level.pretraining_methods=[moco]'"
-)
+PRETRAIN = "dvc exp run -S 'pretraining_methods=[pretrained,rsp_moco]' -S 'slide_level.pretraining_methods=[rsp_moco]'"
 """Command that continues the encoder's pretraining on the project's slides."""
 TRAIN = (
     "dvc exp run -S finetune.mode=all -S 'semisupervised_methods=[adabn]' "
@@ -205,7 +203,7 @@ def _next_steps(target: Path, dataset: str | None, in_repository: bool) -> str:
         steps += [
             "",
             "The first result is a head on frozen features. To pretrain the encoder on your slides after it,",
-            "in an hour or two of one core:",
+            "in about an hour of one core:",
             "",
             f"    {PRETRAIN}",
             "",
