@@ -39,4 +39,6 @@ def test_a_row_states_every_fact_and_its_sources(name: str, capsys: pytest.Captu
 def test_an_unknown_name_is_one_line_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["encoders", "uni2h"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("encoders: 'uni2h' is not in the table. Fix: name uni2-h. [docs/commands.md#encoders]")
+    assert line.endswith(
+        "encoders: 'uni2h' is not in the table. Fix: name uni2-h. [docs/commands.md#encoders]"
+    )
