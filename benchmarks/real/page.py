@@ -139,7 +139,7 @@ def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: 
         "",
         "`run` does what is missing, so it goes on after a stop. `--workers` sets the number of processes. `--networks "
         "finetuned` adds networks that are trained from each encoder, and `--encoder NAME=FILE` adds an encoder. "
-        "`atlas-moco` is an encoder that the [log](research_log.md) describes; its file is not in this repository.",
+        "The [log](research_log.md) describes the encoders given by file; these files are not in this repository.",
         "",
         "A part of the table, in a cache of its own and with no page of this folder overwritten:",
         "",

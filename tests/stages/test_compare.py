@@ -293,9 +293,10 @@ def test_predictions_of_an_older_version_are_refused(
     table = pd.read_csv(path)
     table.drop(columns=[f"stacked_{name}" for name in CLASSES]).to_csv(path, index=False)
     assert main(["compare"]) == 1
-    message = capsys.readouterr().err.strip().splitlines()[-1].partition(" [docs/")[0]
+    message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith(
-        "predictions.csv: no predictions of 'stacked'. Fix: run `dvc repro evaluate@rsp-0-paper-0`"
+        "predictions.csv: no predictions of 'stacked'. Fix: run `dvc repro evaluate@rsp-0-paper-0` "
+        "[docs/commands.md#compare]"
     )
 
 
@@ -307,16 +308,17 @@ def test_a_missing_run_and_other_patches_are_told_in_one_line(
     table = pd.read_csv(path)
     table.iloc[::-1].to_csv(path, index=False)
     assert main(["compare"]) == 1
-    message = capsys.readouterr().err.strip().splitlines()[-1].partition(" [docs/")[0]
+    message = capsys.readouterr().err.strip().splitlines()[-1]
     assert (
         "random-0-paper-0/predictions.csv and data/evaluation/rsp-0-paper-1/predictions.csv: row 2 has patch_id"
         in message
     )
     path.unlink()
     assert main(["compare"]) == 1
-    message = capsys.readouterr().err.strip().splitlines()[-1].partition(" [docs/")[0]
+    message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.endswith(
-        "rsp-0-paper-1/predictions.csv: not found. Fix: run `dvc repro evaluate@rsp-0-paper-1`"
+        "rsp-0-paper-1/predictions.csv: not found. Fix: run `dvc repro evaluate@rsp-0-paper-1` "
+        "[docs/commands.md#compare]"
     )
     assert not (folder / "data/comparison").exists()
 
@@ -348,8 +350,10 @@ def test_slides_are_compared_by_auc_with_delongs_test(
 ) -> None:
     folder = project(dataset="camelyon16", slide_level=MAPPED)
     assert main(["compare"]) == 1
-    message = capsys.readouterr().err.strip().splitlines()[-1].partition(" [docs/")[0]
-    assert message.endswith("random-0-paper-0/slides.csv: not found. Fix: run `dvc repro aggregate`.")
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message.endswith(
+        "random-0-paper-0/slides.csv: not found. Fix: run `dvc repro aggregate`. [docs/files.md]"
+    )
     tables = {
         method: _diagnose(folder, method, 0, skill) for method, skill in (("random", 0.2), ("rsp", 3.0))
     }

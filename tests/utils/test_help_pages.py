@@ -18,7 +18,7 @@ from histo_monai.utils.help_pages import PAGES, page_of, page_of_module
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "histo_monai"
-OF_THEIR_CALLER = ("pipeline.commands", "pipeline.stages", "utils.files", "utils.storage")
+OF_THEIR_CALLER = ("pipeline.commands", "pipeline.stages", "utils.errors", "utils.files", "utils.storage")
 """Modules whose errors are explained where their caller's are, or by the section of the command."""
 
 

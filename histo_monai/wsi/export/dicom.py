@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from histo_monai import __version__
 from histo_monai.slides import SlideError
 from histo_monai.slides.tiles.grid import Grid
-from histo_monai.utils.errors import InputError
+from histo_monai.utils.errors import check_installed
 from histo_monai.utils.escapes import printable
 from histo_monai.utils.storage import slide_files, whole_file
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
@@ -104,7 +104,7 @@ def write_segmentation(
 
 def _source_level(slide: Path, grid: Grid, num_classes: int) -> tuple[Dataset, tuple[float, float]]:
     """Header and downsample (down, across) of the coarsest level whose pixels are not larger than a cell."""
-    _check_packages()
+    check_installed(("highdicom", "pydicom"), "dicom")
     levels = [header for file in slide_files(slide) for header in _volumes(file)]
     base = next((one for one in levels if _size_yx(one) == grid.size_yx), None)
     if base is None:
@@ -180,14 +180,6 @@ def _segmentation(
     del segmentation.ContributingEquipmentSequence[-1].ContributionDateTime
     segmentation.DimensionOrganizationSequence[0].DimensionOrganizationUID = uids["dimensions"]
     return segmentation
-
-
-def _check_packages() -> None:
-    try:
-        import highdicom  # noqa: F401
-        import pydicom  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"{error.name}: not installed. Fix: pip install './histo_monai[dicom]'") from None
 
 
 def _volumes(file: Path) -> Iterator[Dataset]:

@@ -17,7 +17,7 @@ from torch import nn
 from histo_monai.models.checkpoint import load_model
 from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.task_model import from_task_model, load_encoder
-from histo_monai.utils.errors import InputError
+from histo_monai.utils.errors import InputError, check_installed
 from histo_monai.utils.storage import check_folder, check_outputs, whole_file
 
 LARGEST_DIFFERENCE = 1e-4
@@ -54,7 +54,7 @@ def write_onnx(model: Path, path: Path) -> None:
         raise InputError(f"{path}: not an .onnx file name. Fix: name a file that ends in .onnx")
     check_folder(path.parent)
     check_outputs([path], [model], written={})
-    _check_packages()
+    check_installed(("onnx", "onnxruntime", "onnxscript"), "export")
     network, name, about = _network(model)
     side = about["patch_px"]
     patches = torch.rand(4, 3, side, side, generator=torch.Generator().manual_seed(0))
@@ -79,15 +79,6 @@ def predict(path: Path, patches: np.ndarray) -> np.ndarray:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {INPUT: patches})
     return np.asarray(found)
-
-
-def _check_packages() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"{error.name}: not installed. Fix: pip install './histo_monai[export]'") from None
 
 
 def _network(model: Path) -> tuple[nn.Module, str, dict[str, Any]]:
