@@ -99,10 +99,6 @@ def finished(root: Path, shell: Shell, tmp_path_factory: pytest.TempPathFactory)
     params = yaml.safe_load((folder / "params.yaml").read_text())
     params |= {"patch_px": 32, "alpha": 0.25, "mu": 7, "pretraining_methods": ["random", "rsp"]}
     params["slide_level"]["pretraining_methods"] = ["rsp"]
-    stages = folder / "dvc.yaml"
-    stages.write_text(
-        stages.read_text().replace("data/models/rsp_moco-0", "data/models/rsp-0")
-    )  # of its artifacts
     params["phantom"] |= {"num_slides": 12, "num_test_slides": 4, "num_patches": 90, "slide_side_px": 768}
     params["corpora"]["camelyon16"] |= {"num_train": 24, "num_validation": 6, "num_normal": 2, "num_tumor": 2}
     counts = {"num_tumor": 16, "num_normal": 16}

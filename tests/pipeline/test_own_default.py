@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from dvc.repo import Repo
 from dvc.utils.hydra import apply_overrides
 from safetensors.torch import load_file
 
@@ -80,6 +81,26 @@ def test_a_clone_pulls_the_weights(new_project: Path, shell: Shell, tmp_path: Pa
     name = pointer.relative_to(project).with_suffix("")
     assert (clone / name).read_bytes() == (project / name).read_bytes()
     assert shell("git status --porcelain", clone) == ""
+
+
+@pytest.mark.parametrize("overrides", [[], [word for word in shlex.split(init.PRETRAIN) if "=" in word]])
+def test_its_artifacts_are_models_that_it_makes(
+    overrides: list[str], new_project: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(new_project, project, ignore=shutil.ignore_patterns("docs"))
+    apply_overrides(project / "params.yaml", list(overrides))
+    with Repo(str(project)) as repo:
+        made = {Path(out.fs_path).relative_to(project).as_posix() for out in repo.index.outs}
+        (artifacts,) = repo.artifacts.read().values()
+    method = "rsp_moco" if overrides else "pretrained"
+    assert {name: one.path for name, one in artifacts.items()} == {
+        "encoder": f"data/models/{method}-0",
+        "finetuned": f"data/models/{method}-0-0/finetuned",
+        "student": f"data/models/{method}-0-supervised-0/student",
+    }
+    for name, one in artifacts.items():
+        assert f"{one.path}/{'encoder' if name == 'encoder' else 'model'}.safetensors" in made
 
 
 def _images() -> None:

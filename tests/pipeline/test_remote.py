@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
+from dvc.repo import Repo
 
 from histo_monai.models.checkpoint import load_model
 from tests.folders import NewFolder
@@ -165,10 +165,11 @@ def test_one_model_is_had_by_version(published: Published, shell: Shell, tmp_pat
 
 
 def test_every_artifact_is_a_folder_with_a_whole_model(published: Published) -> None:
-    artifacts = yaml.safe_load((published.folder / "dvc.yaml").read_text())["artifacts"]
+    with Repo(str(published.folder)) as repo:
+        (artifacts,) = repo.artifacts.read().values()
     assert artifacts
     for name, artifact in artifacts.items():
-        files = {Path(path) for path in published.digests if Path(path).parent == Path(artifact["path"])}
+        files = {Path(path) for path in published.digests if Path(path).parent == Path(artifact.path)}
         tensors = [path for path in files if path.suffix == ".safetensors"]
         assert len(tensors) == 1, name
         assert tensors[0].with_suffix(".json") in files, name

@@ -57,8 +57,6 @@ def project(root: Path, shell: Shell, module_folder: NewFolder) -> Path:
     params["labels"]["camelyon16"] |= counts | {"unlabeled": 0}
     params["pretrain"]["rsp"] |= {"epochs": 4, "batch_size": 8}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
-    stages = folder / "dvc.yaml"
-    stages.write_text(stages.read_text().replace("data/models/rsp_moco-0", "data/models/rsp-0"))
     shell("git init -q && git add -A && git commit -qm start && dvc repro phantom code", folder)
     return folder
 
