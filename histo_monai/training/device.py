@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,13 +15,13 @@ from histo_monai.utils.process.precision import computes_in_bfloat16
 def to_device(network: nn.Module, device: torch.device) -> None:
     """Move a network to a device, in its fast memory order."""
     network.to(device)
-    if _wants_channels_last(device):
+    if _wants_channels_last(device) or _has_depthwise(network.parameters()):
         channels_last(network)
 
 
 def tensors_on(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
     """Weights on a device, in its fast memory order: networks that share them need not copy them again."""
-    if not _wants_channels_last(device):
+    if not (_wants_channels_last(device) or _has_depthwise(tensors.values())):
         return {name: tensor.to(device) for name, tensor in tensors.items()}
     orders = {4: torch.channels_last}
     return {
@@ -43,7 +43,10 @@ def precision(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def in_memory_order(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Batch in the fast memory order of a device; five axes are (n, S, C, H, W), fewer than four stay."""
+    """Batch in the fast memory order of a device; five axes are (n, S, C, H, W), fewer than four stay.
+
+    On a CPU in float32 the order of the network's weights decides, and its first convolution changes the batch.
+    """
     if not _wants_channels_last(device) or x.ndim < 4:
         return x
     if x.ndim == 5:
@@ -52,5 +55,10 @@ def in_memory_order(x: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def _wants_channels_last(device: torch.device) -> bool:
-    """True on a GPU, and on a CPU in bfloat16; in float32 a CPU trains faster in contiguous order."""
+    """True on a GPU, and on a CPU in bfloat16; in float32 a CPU trains most networks faster in contiguous order."""
     return device.type == "cuda" or computes_in_bfloat16(device)
+
+
+def _has_depthwise(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether a convolution has filters of one channel, which a CPU computes faster in channels-last."""
+    return any(tensor.ndim == 4 and tensor.shape[1] == 1 for tensor in tensors)

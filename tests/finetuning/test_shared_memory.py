@@ -189,17 +189,25 @@ def test_the_file_of_a_fold_with_adapters_holds_its_difference(
     assert light.head.linear.weight.data_ptr() != again.head.linear.weight.data_ptr()
 
 
-def test_convolutions_stay_shared_in_the_memory_order_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_module, "_wants_channels_last", lambda device: True)
+@pytest.mark.parametrize(("name", "as_on_gpu"), [("resnet18", True), ("test_efficientnet", False)])
+def test_convolutions_stay_shared_in_channels_last(
+    name: str, as_on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if as_on_gpu:
+        monkeypatch.setattr(device_module, "_wants_channels_last", lambda device: True)
     cpu = torch.device("cpu")
-    models = [TaskModel(build_encoder("resnet18", SIDE), "linear", 2) for _ in range(2)]
+    models = [TaskModel(build_encoder(name, SIDE), "linear", 2) for _ in range(2)]
     state = device_module.tensors_on(models[0].state_dict(), cpu)
     for model in models:
         load_into(model, dict(state), "", Path("model"), shares=True)
         device_module.to_device(model, cpu)
     places = [{name: part.data_ptr() for name, part in model.named_parameters()} for model in models]
     assert places[0] == places[1]
-    assert places[0]["encoder.trunk.conv1.weight"] == state["encoder.trunk.conv1.weight"].data_ptr()
+    convolutions = [name for name, part in models[0].named_parameters() if part.ndim == 4]
+    assert convolutions
+    for name in convolutions:
+        assert state[name].is_contiguous(memory_format=torch.channels_last)
+        assert places[0][name] == state[name].data_ptr()
 
 
 def test_a_model_that_is_no_part_of_another_must_be_whole(wave_task: TaskBuilder, tmp_path: Path) -> None:
