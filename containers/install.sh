@@ -6,4 +6,4 @@ apt-get update
 DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates git openssh-client python3 python3-venv
 rm -rf /var/lib/apt/lists/*
 python3 -m venv /opt/histo_monai
-/opt/histo_monai/bin/pip install --no-cache-dir --constraint constraints.txt ".[cluster,export,s3,ssh]"
+/opt/histo_monai/bin/pip install --no-cache-dir --constraint constraints.txt ".[cluster,dicom,export,s3,ssh]"

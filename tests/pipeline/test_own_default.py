@@ -7,6 +7,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -14,8 +15,10 @@ import torch
 import yaml
 from dvc.repo import Repo
 from dvc.utils.hydra import apply_overrides
+from packaging.requirements import Requirement
 from safetensors.torch import load_file
 
+from histo_monai import __version__
 from histo_monai.models.checkpoint import load_model
 from histo_monai.models.encoders.packaged import NAME, package_file
 from histo_monai.models.encoders.published import PUBLISHED
@@ -81,6 +84,34 @@ def test_a_clone_pulls_the_weights(new_project: Path, shell: Shell, tmp_path: Pa
     name = pointer.relative_to(project).with_suffix("")
     assert (clone / name).read_bytes() == (project / name).read_bytes()
     assert shell("git status --porcelain", clone) == ""
+
+
+def test_pip_reads_its_requirements(new_project: Path, shell: Shell) -> None:
+    install = "python -m pip install --dry-run --no-deps --no-index --no-build-isolation"
+    shell(f"{install} -r requirements.txt", new_project)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "line"),
+    [
+        (None, f"histo_monai=={__version__}"),
+        (
+            '{"url": "file:///a/histo_monai", "dir_info": {"editable": true}}',
+            "histo_monai @ file:///a/histo_monai",
+        ),
+        ('{"url": "file:///a/x.whl", "archive_info": {}}', "histo_monai @ file:///a/x.whl"),
+        (
+            '{"url": "https://example.org/h.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+            "histo_monai @ git+https://example.org/h.git@abc",
+        ),
+    ],
+)
+def test_requirements_name_the_origin_of_the_package(
+    recorded: str | None, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(init, "distribution", lambda _: SimpleNamespace(read_text=lambda _: recorded))
+    assert init.requirement() == line
+    assert str(Requirement(line)).startswith("histo_monai")
 
 
 @pytest.mark.parametrize("overrides", [[], [word for word in shlex.split(init.PRETRAIN) if "=" in word]])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from histo_monai import __version__
@@ -101,11 +103,27 @@ def _fill(draft: Path, dataset: str | None) -> None:
             shutil.copyfile(source / name, into)
     _name_pages_of_the_source(draft / "docs")
     shutil.copyfile(TEMPLATE / "README.md", draft / "README.md")
-    (draft / "requirements.txt").write_text(f"histo_monai=={__version__}\n")
+    (draft / "requirements.txt").write_text(f"{requirement()}\n")
     _replace(draft / "dvc.yaml", re.escape(_CODE_IN_CLONE), _CODE_INSTALLED)
     if dataset is not None:
         _choose(draft / "params.yaml", dataset)
         (draft / "data/raw" / dataset).mkdir(parents=True)
+
+
+def requirement() -> str:
+    """Line for pip that installs this package again: from where it came, as pip has recorded it (PEP 610)."""
+    try:
+        recorded = distribution("histo_monai").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return f"histo_monai @ {PACKAGE.parent.as_uri()}"
+    if recorded is None:
+        return f"histo_monai=={__version__}"
+    origin = json.loads(recorded)
+    repository = origin.get("vcs_info")
+    address = (
+        f"{repository['vcs']}+{origin['url']}@{repository['commit_id']}" if repository else origin["url"]
+    )
+    return f"histo_monai @ {address}"
 
 
 def _name_pages_of_the_source(docs: Path) -> None:
