@@ -155,10 +155,10 @@ class OrderPrediction:
 
 
 class Untrained(OrderPrediction):
-    """RSP without training: zero epochs, one validation pass with an untrained head (chance level)."""
+    """RSP's network without training: it reads no slide."""
 
     epochs = 0
-    batch_size = 64
+    batch_size = 1
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """The validation task; never called, as there is no epoch."""

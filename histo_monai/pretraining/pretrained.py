@@ -16,8 +16,6 @@ from histo_monai.utils.errors import InputError
 class Pretrained(Untrained):
     """Encoder of a weights file, with a linear head, or RSP's head where the file has its pair MLP.
 
-    The one validation pass measures an untrained order head (chance level).
-
     Raises:
         InputError: there is no file.
     """
