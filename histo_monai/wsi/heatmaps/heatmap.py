@@ -116,7 +116,7 @@ def unlike_slides(fractions: Mapping[str, float]) -> list[str]:
     if not mostly:
         return []
     return [
-        f"{len(mostly)} of {len(fractions)} slides mostly show tissue unlike the labeled training patches: "
+        f"mostly tissue unlike the labeled training patches in {len(mostly)} of {len(fractions)} slides: "
         f"{first_five(mostly)}. Fix: check their maps, and label patches of such slides"
     ]
 
