@@ -2,7 +2,7 @@
 
     python benchmarks/atlas.py FOLDER [--seed 1]    # needs ../shared/real, which is only read; an hour of one core
 
-FOLDER becomes a project of `init --dataset own`, with the atlas in slides.csv. Its params differ in method and seed.
+FOLDER becomes a project of `init --dataset own`, with the atlas in slides.csv and patches of 128 px.
 DVC pretrains. encoder.md, the model's card, states slides, licenses, training, and figures of docs/real.csv. A second
 call goes on after a stop.
 """
@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dvc.utils.hydra import apply_overrides
+
+from histo_monai.pipeline.commands.init import set_values
 
 ROOT = Path(__file__).resolve().parent.parent
 ATLAS = ROOT.parent / "shared" / "real" / "atlas"
@@ -69,12 +70,13 @@ def lay_out(folder: Path, slides: pd.DataFrame, seed: int, changes: list[str]) -
     own = folder / "data/raw/own"
     own.mkdir(parents=True, exist_ok=True)
     slides[["slide_id", "path", "patient_id", "mpp"]].to_csv(own / "slides.csv", index=False)
-    values = [
-        f"pretraining_methods=[{METHOD}]",
-        f"pretraining_seeds=[{seed}]",
-        "slide_level.pretraining_methods=[]",
-    ]
-    apply_overrides(folder / "params.yaml", [*values, *changes])
+    values = {
+        "patch_px": "128",
+        "pretraining_methods": f"[{METHOD}]",
+        "pretraining_seeds": f"[{seed}]",
+        "slide_level.pretraining_methods": "[]",
+    }
+    set_values(folder / "params.yaml", values | dict(change.split("=", 1) for change in changes))
 
 
 def card(encoder: Path, slides: pd.DataFrame, real: pd.DataFrame) -> str:

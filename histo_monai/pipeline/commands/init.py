@@ -139,7 +139,7 @@ def _choose(params: Path, dataset: str) -> None:
     values = {"source": "raw", "dataset": dataset}
     if DATASETS[dataset].CorpusSettings is not None:
         values["pretraining_dataset"] = dataset
-    _set(params, values | (_OWN if dataset == "own" else {}))
+    set_values(params, values | (_OWN if dataset == "own" else {}))
 
 
 def _add_encoder(draft: Path) -> None:
@@ -154,11 +154,11 @@ def _add_encoder(draft: Path) -> None:
         "sha256": file_sha256(target),
         "license": PUBLISHED[NAME].license or "null",
     }
-    _set(draft / "params.yaml", {f"encoder.{key}": value for key, value in values.items()})
+    set_values(draft / "params.yaml", {f"encoder.{key}": value for key, value in values.items()})
     _run(draft, "dvc add", sys.executable, "-m", "dvc", "add", values["weights"])
 
 
-def _set(params: Path, values: Mapping[str, str]) -> None:
+def set_values(params: Path, values: Mapping[str, str]) -> None:
     """Write values of params.yaml by dotted key; comments stay."""
     for dotted, value in values.items():
         *section, key = dotted.split(".")
