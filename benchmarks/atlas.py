@@ -1,6 +1,6 @@
 """The encoder of the atlas as a versioned model: RSP + MoCo on 26 real slides, from ImageNet's weights.
 
-    python benchmarks/atlas.py FOLDER [--seed 1]    # needs ../shared/real, which is only read; an hour of one core
+    python benchmarks/atlas.py FOLDER [--seed 1]    # needs ../shared/real, which is only read; 35 minutes of one core
 
 FOLDER becomes a project of `init --dataset own`, with the atlas in slides.csv and patches of 128 px.
 DVC pretrains. encoder.md, the model's card, states slides, licenses, training, and figures of docs/real.csv. A second

@@ -88,6 +88,12 @@ def description_of(path: Path) -> dict[str, Any]:
     return description
 
 
+def sides_of(description: Mapping[str, Any]) -> str:
+    """Side of a patch in px, and the side it is resized to where that differs; part of what names features."""
+    patch_px, side = description["patch_px"], description["encoder"].get("side")
+    return str(patch_px) if side in (None, patch_px) else f"{patch_px}-to-{side}"
+
+
 def keeps_statistics(description: Mapping[str, Any]) -> bool:
     """Whether its batch-norms keep their statistics, as the product's do: it is, or continues, weights of a file."""
     return bool(description["encoder"].get("weights"))

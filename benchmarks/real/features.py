@@ -25,7 +25,7 @@ from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import whole_file
 
-from .encoders import description_of, digest_of, keeps_statistics
+from .encoders import description_of, digest_of, keeps_statistics, sides_of
 from .tasks import DATASETS, RealTask, data_digest, fold_of_rows, read_patches
 
 _LOG = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class EncoderSource:
     def digest(self, real: Path, task: RealTask, fold: int) -> str:
         """See `Source`; of encoders that retake statistics, the fold counts."""
         description = description_of(self.path)
-        parts = [digest_of(self.path), data_digest(real, task.dataset), str(description["patch_px"])]
+        parts = [digest_of(self.path), data_digest(real, task.dataset), sides_of(description)]
         parts += [] if keeps_statistics(description) else [f"fold {fold}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -33,7 +33,7 @@ from histo_monai.slides import Box, open_slide
 from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
 from histo_monai.utils.randomness import generator
 
-from .encoders import IMAGENET, digest_of, write_encoder
+from .encoders import IMAGENET, description_of, digest_of, sides_of, write_encoder
 from .features import EncoderSource, encoded, load_features, save_features
 from .tasks import ALL_LABELS, DRAWS, TASKS, fold_of_rows, read_patches, split_rows
 
@@ -109,7 +109,8 @@ def cached(
 ) -> NDArray[np.float32]:
     """Features of pictures by a frozen encoder, ImageNet's without a path, computed once."""
     encoder = encoder or write_encoder(IMAGENET, cache / "encoders")
-    path = cache / "features" / f"world-{name}-{digest_of(encoder)[:16]}.npz"
+    sides = sides_of(description_of(encoder))
+    path = cache / "features" / f"world-{name}-{digest_of(encoder)[:16]}-{sides}.npz"
     if not path.exists():
         with tempfile.TemporaryDirectory() as folder:
             rows = []
