@@ -108,7 +108,8 @@ interval). `-` is a paired difference. On tissue that the slides lack it can be 
 
 
 def _rows(real: pd.DataFrame) -> str:
-    of_encoder = real["model"].str.fullmatch(rf"{MODEL}-[\w-]+( - imagenet-[\w-]+)?") & real["budget"].isin(
+    # Names of other seeds and input sides have numbers.
+    of_encoder = real["model"].str.fullmatch(rf"{MODEL}-[a-z-]+( - imagenet-[a-z-]+)?") & real["budget"].isin(
         BUDGETS
     )
     ours = real[of_encoder].fillna("")

@@ -40,6 +40,7 @@ def test_a_version_of_the_encoder_is_had_with_its_card(root: Path, shell: Shell,
     assert "4 cases: colon 2, skin 2." in card
     assert "| glas-classes |" in card
     assert "| lung |" in card
+    assert "rsp-moco-1" not in card
     shell(f"dvc remote add -q -d storage {tmp_path / 'remote'}", project)
     publish = done.stdout.splitlines()[-1].strip()
     shell(publish.replace("dvc push", "dvc push -q"), project)
