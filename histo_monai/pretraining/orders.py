@@ -158,7 +158,7 @@ class Untrained(OrderPrediction):
     """RSP's network without training: it reads no slide."""
 
     epochs = 0
-    batch_size = 1
+    batch_size = 64
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """The validation task; never called, as there is no epoch."""

@@ -61,9 +61,8 @@ def pretrain(
 
     Args:
         pretext: the method; its network is moved to `device`.
-        training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0:
-            nothing is measured then.
-        validation: batches of this process, in a fixed order; None as `training`.
+        training: batches of this process; its `batch_sampler` has `set_epoch`. None where `pretext.epochs` is 0.
+        validation: batches of this process, in a fixed order. None where nothing trains: nothing is measured.
         seed: of every random decision after initialization.
         rates: learning rates of the steps, relative to the optimizer's; None: constant.
         freezes_batchnorm: whether batch-norms of encoders keep their statistics.
@@ -71,17 +70,17 @@ def pretrain(
     Raises:
         ArithmeticError: the loss is not finite; names epoch, iteration and remedy.
     """
-    if not pretext.epochs:
+    if validation is None:
+        if pretext.epochs:
+            raise ValueError(f"validation is None, but the method trains {pretext.epochs} epochs")
         return PretrainResult([], 0, {}, np.full((1, 1, 3), 255, np.uint8))
-    if training is None or validation is None:
-        raise ValueError(f"no batches, but the method trains {pretext.epochs} epochs")
     network = placed(pretext.network, device)
     optimizer = pretext.optimizer(network)
     trainer = _trainer(pretext, network, optimizer, seed, device, freezes_batchnorm=freezes_batchnorm)
     if rates is not None:
         ScheduledRates(optimizer, rates).attach(trainer)
     evaluator = _evaluator(pretext, device)
-    best = BestState(pretext.network) if pretext.KEEPS_BEST else None
+    best = BestState(pretext.network) if pretext.KEEPS_BEST and pretext.epochs else None
     curves = fit(
         trainer,
         evaluator,

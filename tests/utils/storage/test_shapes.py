@@ -72,6 +72,7 @@ def test_what_does_not_fit_is_one_short_line_with_its_place(value: Any, shape: S
 
 
 _OTHERS = {
+    "pipeline/commands/init.py",  # what pip records of an installation
     "pipeline/doctor/reading.py",  # lines of a child of its own
     "pipeline/warm.py",  # what a process of its own user sends
     "pipeline/experiments.py",  # what `dvc exp show` prints
