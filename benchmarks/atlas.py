@@ -10,15 +10,14 @@ call goes on after a stop.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from histo_monai.models.checkpoint import read_description
 from histo_monai.pipeline.commands.init import set_values
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,7 +80,7 @@ def lay_out(folder: Path, slides: pd.DataFrame, seed: int, changes: list[str]) -
 
 def card(encoder: Path, slides: pd.DataFrame, real: pd.DataFrame) -> str:
     """The model's card, in Markdown."""
-    described: dict[str, Any] = json.loads((encoder / "encoder.json").read_text())
+    described = read_description(encoder / "encoder.json")
     network, recipe = described["encoder"], described["params"][METHOD]
     organs = slides.groupby("organ").size().sort_values(ascending=False, kind="stable")
     counts = ", ".join(f"{organ} {num}" for organ, num in organs.items())

@@ -15,13 +15,13 @@ from histo_monai.utils.process.precision import computes_in_bfloat16
 def to_device(network: nn.Module, device: torch.device) -> None:
     """Move a network to a device, in its fast memory order."""
     network.to(device)
-    if _wants_channels_last(device) or _has_depthwise(network.parameters()):
+    if _wants_channels_last(device, network.parameters()):
         channels_last(network)
 
 
 def tensors_on(tensors: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
     """Weights on a device, in its fast memory order: networks that share them need not copy them again."""
-    if not (_wants_channels_last(device) or _has_depthwise(tensors.values())):
+    if not _wants_channels_last(device, tensors.values()):
         return {name: tensor.to(device) for name, tensor in tensors.items()}
     orders = {4: torch.channels_last}
     return {
@@ -54,11 +54,11 @@ def in_memory_order(x: torch.Tensor, device: torch.device) -> torch.Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def _wants_channels_last(device: torch.device) -> bool:
-    """True on a GPU, and on a CPU in bfloat16; in float32 a CPU trains most networks faster in contiguous order."""
-    return device.type == "cuda" or computes_in_bfloat16(device)
+def _wants_channels_last(device: torch.device, weights: Iterable[torch.Tensor] = ()) -> bool:
+    """True on a GPU, on a CPU in bfloat16, and for weights of a depthwise convolution (filters of one channel).
 
-
-def _has_depthwise(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether a convolution has filters of one channel, which a CPU computes faster in channels-last."""
-    return any(tensor.ndim == 4 and tensor.shape[1] == 1 for tensor in tensors)
+    In float32 a CPU trains other networks faster in contiguous order.
+    """
+    if device.type == "cuda" or computes_in_bfloat16(device):
+        return True
+    return any(tensor.ndim == 4 and tensor.shape[1] == 1 for tensor in weights)

@@ -194,7 +194,7 @@ def test_convolutions_stay_shared_in_channels_last(
     name: str, as_on_gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if as_on_gpu:
-        monkeypatch.setattr(device_module, "_wants_channels_last", lambda device: True)
+        monkeypatch.setattr(device_module, "_wants_channels_last", lambda device, weights=(): True)
     cpu = torch.device("cpu")
     models = [TaskModel(build_encoder(name, SIDE), "linear", 2) for _ in range(2)]
     state = device_module.tensors_on(models[0].state_dict(), cpu)

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,6 +113,16 @@ def test_requirements_name_the_origin_of_the_package(
     monkeypatch.setattr(init, "distribution", lambda _: SimpleNamespace(read_text=lambda _: recorded))
     assert init.requirement() == line
     assert str(Requirement(line)).startswith("histo_monai")
+
+
+def test_requirements_of_a_package_that_pip_did_not_install_name_its_source(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(init, "distribution", missing)
+    assert init.requirement() == f"histo_monai @ {root.as_uri()}"
 
 
 @pytest.mark.parametrize("overrides", [[], [word for word in shlex.split(init.PRETRAIN) if "=" in word]])

@@ -71,10 +71,11 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
     )
     stage = f"pretrain-{method}-{seed}"
     settings = params.pretrain.methods[method]
+    training, validation = (load(split) if pretext.epochs else None for split in ("train", "validation"))
     result = pretrain(
         pretext,
-        load("train") if pretext.epochs else None,
-        load("validation") if pretext.epochs else None,
+        training,
+        validation,
         seed=seed,
         device=device,
         records=Records(
@@ -90,7 +91,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
         freezes_batchnorm=freezes_batchnorm(pretext, params),
     )
     if idist.get_rank() == 0:
-        num_validation = int((centers["split"] == "validation").sum()) if pretext.epochs else 0
+        num_validation = int((centers["split"] == "validation").sum()) if validation is not None else 0
         _write(method, seed, params, pretext, result, num_validation, provenance)
         paths.checkpoint_path(stage).unlink(missing_ok=True)
 
