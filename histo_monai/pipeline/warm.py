@@ -221,4 +221,5 @@ def _opened_again(stream: TextIO, number: int) -> TextIO:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    # By its name: Python shows warnings of deprecation that arise in `__main__`, and hides those of other modules.
+    importlib.import_module("histo_monai.pipeline.warm")._serve(socket.socket(fileno=int(sys.argv[1])))
