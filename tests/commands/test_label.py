@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 
+from documentation import recordings
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.suggestions.merging import merge_labels
 from histo_monai.reports.labeling.page import page as labeling_page
@@ -67,6 +69,23 @@ def test_by_keyboard_alone_all_are_labeled_saved_and_read(page_file: Path, brows
     patches = pd.read_csv("data/raw/own/patches.csv", keep_default_na=False)
     assert patches["label"].tolist() == [label for label in wanted if label]
     assert set(patches["side_px"]) == {64}
+
+
+def test_a_recording_of_the_page_shows_each_answer(page_file: Path, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(viewport=recordings.SIZE)
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    recorded = recordings.record_labels(page, "121")
+    assert answered(page) == f"3 of {NUM} answered"
+    context.close()
+    shown = [picture.tobytes() for picture in recorded.pictures]
+    assert len(shown) == 6  # before the first answer, after each, undone, and given again
+    assert shown[2] != shown[3]
+    assert shown[3] == shown[5]
+    assert sum(recorded.shown_ms) == 9000
+    recorded.save(tmp_path / "label.webp")
+    with Image.open(tmp_path / "label.webp") as file:
+        assert (file.width, file.n_frames) == (recordings.SHOWN_WIDTH, 6)
 
 
 def test_undo_goes_back_to_the_first_label_and_a_new_visit_goes_on(page_file: Path, browser: Any) -> None:

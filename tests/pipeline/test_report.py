@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Page
 
+from documentation import recordings
 from histo_monai.evaluation.comparison.rows import Row
 from histo_monai.pipeline.cli import main
 from tests.browsers import watched
@@ -126,6 +127,15 @@ def test_the_map_shows_the_cells_of_the_scores_from_the_threshold_on(opened: Pag
     assert shown["student", 0] == len(scores) > 0
     opened.locator("#opacity").fill("30")
     assert opened.evaluate("document.querySelector('canvas.map').style.opacity") == "0.3"
+
+
+def test_the_viewer_is_recorded(opened: Page, project: Path) -> None:
+    slides = _slides(project)
+    slide_id = slides.loc[(slides["label"] == "tumor") & (slides["split"] == "test"), "slide_id"].iloc[0]
+    recorded = recordings.record_viewer(opened, slide_id)
+    assert opened.locator("#slide").input_value() == slide_id
+    assert len(recorded.pictures) > 10
+    assert 15_000 < sum(recorded.shown_ms) < 25_000
 
 
 def test_the_viewer_goes_to_a_lesion_and_draws_its_outline(opened: Page, project: Path) -> None:
