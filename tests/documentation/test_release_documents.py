@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
+import histo_monai
 from documentation import release
 from histo_monai.pipeline.params.renamed import RENAMED, RENAMED_OPTIONS
 
@@ -33,7 +35,8 @@ def _version(root: Path) -> str:
 def test_changelog_is_short_and_has_the_kinds_of_keep_a_changelog_in_their_order(root: Path) -> None:
     page = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     assert len(page.split()) <= 2500
-    assert _parts(page, "##")[0] in {"Unreleased", _version(root)}
+    newest, _, day = _parts(page, "##")[0].partition(" - ")
+    assert newest == "Unreleased" or (newest == _version(root) and date.fromisoformat(day))
     for version in re.split(r"(?m)^## ", page)[1:]:
         kinds = _parts(version, "###")
         assert kinds == [kind for kind in CHANGES if kind in kinds]
@@ -64,7 +67,7 @@ def test_citation_names_version_license_and_the_published_method(root: Path) -> 
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert citation["cff-version"] == "1.2.0"
-    assert citation["version"] == _version(root)
+    assert citation["version"] == _version(root) == histo_monai.__version__
     assert (citation["title"], citation["license"]) == (project["name"], project["license"])
     assert citation["authors"] == project["authors"]
     (paper,) = citation["references"]
