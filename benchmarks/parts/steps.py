@@ -71,8 +71,9 @@ def main() -> None:
 
 
 def taught() -> list[str]:
-    """Semi-supervised methods that take steps."""
-    return [name for name in METHODS if PARAMS.student_section(name, "two_classes").epochs]
+    """Semi-supervised methods that train networks in steps; methods of heads have none."""
+    networks = [name for name in METHODS if "all" in METHODS.settings(name).finetune_modes]
+    return [name for name in networks if PARAMS.student_section(name, "two_classes").epochs]
 
 
 def trained() -> list[str]:

@@ -99,6 +99,16 @@ def test_without_a_gpu_none_is_claimed(program: ModuleType, tmp_path: Path, caps
     assert not (tmp_path / "logs").exists()
 
 
+def test_steps_are_timed_of_every_method_that_trains_a_network(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("benchmarks", "benchmarks/parts"):
+        monkeypatch.syspath_prepend(str(root / folder))
+    timed = importlib.import_module("steps").taught()
+    assert {"paper", "supervised", "fixmatch", "mean_teacher", "rankup"} <= set(timed)
+    assert not {"adabn", "self_training", "diagnoses"} & set(timed)  # they take no step
+
+
 def test_a_step_is_held_against_what_is_counted(program: ModuleType) -> None:
     """2 TFLOP at 100 TFLOP/s take 20 ms, 1 GB at 100 GB/s 10 ms: the floor is 20; 1,000 steps of 50 ms are 50 s."""
     counts = {
