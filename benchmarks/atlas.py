@@ -40,6 +40,9 @@ def main() -> None:
         "--set", nargs="*", default=[], metavar="PARAM=VALUE", help="other values of params.yaml"
     )
     arguments = parser.parse_args()
+    for one in arguments.set:
+        if "=" not in one:
+            parser.error(f"--set {one}: not PARAM=VALUE")
     slides = read_slides(arguments.atlas)
     if not arguments.folder.exists():
         words = [sys.executable, "-m", "histo_monai", "init", str(arguments.folder), "--dataset", "own"]

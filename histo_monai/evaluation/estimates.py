@@ -92,7 +92,7 @@ def differences(task: Task, rows: pd.DataFrame, predictions: Predictions, *, see
     """
     targets = task_targets(rows, task.classes)
     goodness = {
-        name: task.objective.right(torch.from_numpy(values), targets).double().numpy()
+        name: task.objective.right(torch.tensor(values), targets).double().numpy()
         for name, values in predictions.items()
     }
     measure = "accuracy" if task.classes else "negative_squared_error"
