@@ -13,7 +13,7 @@ RESEARCH = "Research"
 """Part of the menu whose pages hold measurements, and may be long."""
 MAX_WORDS, MAX_WORDS_README, MAX_WORDS_SENTENCE, MEDIAN_WORDS_SENTENCE = 20_000, 600, 40, 18
 PRIVATE = ("cohorts?", "draws?", "foresight", "house", "luck", "remarks?", "told")
-"""The field says: simulated dataset, random subset, preflight check, module, variation between runs, warning, stated."""
+"""The field says: simulated dataset, random subset, preflight check, module, run-to-run variation, warning, stated."""
 
 
 def _user_pages(root: Path) -> list[Path]:
