@@ -57,7 +57,7 @@ RUNS = (
     (ALL, True, STUDENT_STEPS),
     (ALL, False, STUDENT_STEPS),
 )
-"""Labels (alpha of params.yaml, or 1.0), whether pretrained, student (that of the dataset, or the control arm)."""
+"""Labels (alpha of params.yaml, or 1.0), whether pretrained, student (of the dataset, or a baseline of equal steps)."""
 DRAW_STEP = 100
 """Seed of a draw: that of its cohort, and so much more for each draw before it."""
 

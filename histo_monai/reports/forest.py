@@ -15,7 +15,7 @@ from histo_monai.evaluation.comparison.rows import REFERENCE, Row
 from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure
 from histo_monai.reports.tables import METRICS, SplitTable, in_words, number
 
-_FINETUNED, _STUDENTS, _COLOR, _ARMS = (COLORS[0], "o"), (COLORS[1], "D"), (GRAY, "s"), (GRAY, "^")
+_FINETUNED, _STUDENTS, _COLOR, _BASELINES = (COLORS[0], "o"), (COLORS[1], "D"), (GRAY, "s"), (GRAY, "^")
 _ROW, _PANEL, _NAMES, _LETTER = 0.34, 3.5, 1.6, 0.085  # Inches.
 _TEXT = 0.56  # left edge of the numbers, fraction of a panel's width
 
@@ -84,7 +84,7 @@ def _look(row: Row) -> tuple[str, str]:
     """Color and marker of a row."""
     if row.is_network:
         return _STUDENTS if row.student else _FINETUNED
-    return _COLOR if row == REFERENCE else _ARMS
+    return _COLOR if row == REFERENCE else _BASELINES
 
 
 def _range(rows: Sequence[Any]) -> tuple[float, float]:

@@ -51,7 +51,7 @@ _HOW = (
     '"Not distinguishable" means that these data show no difference, not that the models are equal. Intervals in '
     "brackets are 95 %, not adjusted. tests.csv lists all tests, their family and method."
 )
-_ARMS = (
+_BASELINES = (
     "Fast baselines train no network: a linear model or nearest neighbors on features of the frozen pretrained "
     "encoder, and each student combined with color (mean of log odds, or of scores). They use the labels of the "
     "networks and select hyperparameters by cross-validation on them."
@@ -145,9 +145,9 @@ def comparison_report(title: str, splits: Sequence[SplitTable], warnings: Sequen
     for split in splits:
         parts += [f"## {split.split.capitalize()}: {split.about}", _values(split), *_verdicts(split)]
     rows = [Row.of(model) for split in splits for model in split.models]
-    arms = [_ARMS] * any(row.is_baseline and row.training not in SLIDE_MODELS for row in rows)
-    arms += [_SLIDE_MODELS] * any(row.training in SLIDE_MODELS for row in rows)
-    return "\n\n".join([*parts, _HOW, *arms, _words(splits)]) + "\n"
+    baselines = [_BASELINES] * any(row.is_baseline and row.training not in SLIDE_MODELS for row in rows)
+    baselines += [_SLIDE_MODELS] * any(row.training in SLIDE_MODELS for row in rows)
+    return "\n\n".join([*parts, _HOW, *baselines, _words(splits)]) + "\n"
 
 
 def _words(splits: Sequence[SplitTable]) -> str:
@@ -233,10 +233,10 @@ def _verdicts(split: SplitTable) -> Iterable[str]:
         yield _differences(
             split, [(model, REFERENCE.id) for model in networks], lambda pair: in_words(pair[0])
         )
-    arms = _arm_pairs(split)
-    if arms:
+    baselines = _baseline_pairs(split)
+    if baselines:
         yield "### Fast baselines"
-        yield _differences(split, arms, _both_in_words)
+        yield _differences(split, baselines, _both_in_words)
     for title, rest in (
         ("Between students of the same model", _pairs(students, same=0)),
         ("Between the other methods, with equal training", _pairs(others, same=1)),
@@ -250,7 +250,7 @@ def _both_in_words(pair: tuple[str, str]) -> str:
     return f"{in_words(pair[0])} against {in_words(pair[1])}"
 
 
-def _arm_pairs(split: SplitTable) -> list[tuple[str, str]]:
+def _baseline_pairs(split: SplitTable) -> list[tuple[str, str]]:
     """Tests of fast baselines other than color, baseline first."""
     tests = split.tests[split.tests["metric"] == split.metrics[0]]
     pairs = zip(tests["first"], tests["second"], strict=True)

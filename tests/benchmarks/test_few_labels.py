@@ -19,7 +19,7 @@ def program(root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_difference_is_of_the_draws_that_both_were_run_with(program: ModuleType) -> None:
-    """The student's second draw is far better, and the control arm was not run with it."""
+    """The student's second draw is far better, and the baseline with equal steps was not run with it."""
     student = {(10, 0): 0.60, (10, 1): 0.90, (11, 0): 0.70, (11, 1): 0.98}
     control = {(10, 0): 0.55, (11, 0): 0.68}
     rows = [

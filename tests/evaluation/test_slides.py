@@ -30,7 +30,9 @@ def _shares(labels: np.ndarray, classes: tuple[str, ...], seed: int) -> np.ndarr
 
 def _learned(labels: np.ndarray, part: str = TEST, **changes: Any) -> SlideClasses:
     classes = tuple(sorted(set(labels)))
-    shares = {arm: _shares(labels, classes, seed) for seed, arm in enumerate(("attention", "moments"))}
+    shares = {
+        baseline: _shares(labels, classes, seed) for seed, baseline in enumerate(("attention", "moments"))
+    }
     return SlideClasses(Path("mil.csv"), part, _rows(labels), classes, changes.get("predictions", shares))
 
 
@@ -60,7 +62,7 @@ def test_who_learns_from_labels_alone_is_tested_against_who_diagnoses_maps() -> 
     scores = diagnosed.predictions["finetuned"], learned.predictions["attention"][:, 1]
     assert pair.difference.value == pytest.approx(delong_test(TWO == "tumor", *scores).difference.value)
     assert (pair.family, pair.test) == ("models", "DeLong")
-    assert pairs["rsp-moments", "rsp-attention"].family == "arms"
+    assert pairs["rsp-moments", "rsp-attention"].family == "baselines"
 
 
 def test_labels_of_three_classes_have_all_metrics_of_classes() -> None:

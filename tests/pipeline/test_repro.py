@@ -142,8 +142,8 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
     assert metrics["slide_auc"]["value"] == pytest.approx(area)
     summary = json.loads((clone / "data/comparison/summary.json").read_text())
     assert summary["test_slide_auc"]["rsp-spatial_neighbors"] == pytest.approx(area)
-    arms = {"rsp-attention", "rsp-moments"}
-    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-spatial_neighbors", *arms}
+    baselines = {"rsp-attention", "rsp-moments"}
+    assert set(summary["test_slide_auc"]) == {"rsp-finetune", "rsp-spatial_neighbors", *baselines}
     learned = pd.read_csv(clone / "data/mil/rsp-0-0/slides.csv").query("split == 'test'")
     area = roc_auc_score(learned["label"] == "tumor", learned["attention:tumor"])
     assert summary["test_slide_auc"]["rsp-attention"] == pytest.approx(area)

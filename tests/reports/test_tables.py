@@ -111,15 +111,15 @@ def test_where_color_is_not_ahead_the_page_says_nothing():
     )
 
 
-def with_arms():
-    """The table of `split_table`, and two arms of RSP: one ahead of every network, one not."""
+def with_baselines():
+    """The table of `split_table`, and two baselines of RSP: one ahead of every network, one not."""
     table = split_table()
     rows, tests = [], []
     for metric in table.metrics:
-        for arm, value in (("rsp-linear", 0.95), ("rsp-paper+color", 0.5)):
-            rows.append({"model": arm, "metric": metric, "value": value, "low": value, "high": value})
+        for baseline, value in (("rsp-linear", 0.95), ("rsp-paper+color", 0.5)):
+            rows.append({"model": baseline, "metric": metric, "value": value, "low": value, "high": value})
             for other in ("rsp-paper", "color"):
-                test = {"metric": metric, "first": arm, "second": other, "difference": 0.1, "low": 0.0}
+                test = {"metric": metric, "first": baseline, "second": other, "difference": 0.1, "low": 0.0}
                 tests.append(test | {"high": 0.2, "p_holm": 0.04, "verdict": "better"})
     return replace(
         table,
@@ -128,27 +128,29 @@ def with_arms():
     )
 
 
-def test_arms_have_rows_and_a_section_and_are_no_networks():
-    report = comparison_report("title", [with_arms()], [])
+def test_baselines_have_rows_and_a_section_and_are_no_networks():
+    report = comparison_report("title", [with_baselines()], [])
     assert "Color alone is better" not in report
     assert "| RSP frozen, linear | **0.950 (0.95 to 0.95)** |" in report
     tables, about = report.split("Differences are paired")
     assert about.count("Fast baselines train no network") == 1
     assert "train no network" not in comparison_report("title", [split_table()], [])
     parts = {part.splitlines()[0]: part for part in tables.split("### ")}
-    arms = parts.pop("Fast baselines")
-    assert "| RSP frozen, linear against RSP + CR | **better**, +0.100 (+0.00 to +0.20), p 0.040 |" in arms
-    assert "| RSP + CR + color against color alone |" in arms
+    baselines = parts.pop("Fast baselines")
+    assert (
+        "| RSP frozen, linear against RSP + CR | **better**, +0.100 (+0.00 to +0.20), p 0.040 |" in baselines
+    )
+    assert "| RSP + CR + color against color alone |" in baselines
     rest = "".join(part for head, part in parts.items() if not head.startswith("# title"))
     assert "linear" not in rest
     assert "CR + color" not in rest
 
 
-def test_the_picture_shows_arms_too():
-    plain, more = forest("title", [split_table()]), forest("title", [with_arms()])
+def test_the_picture_shows_baselines_too():
+    plain, more = forest("title", [split_table()]), forest("title", [with_baselines()])
     assert_nothing_is_cut_off(more)
     assert more.shape[0] > plain.shape[0]
-    table = with_arms()
+    table = with_baselines()
     long = "pretrained-mean_teacher+color"
     wide = forest("title", [replace(table, table=table.table.replace("rsp-paper+color", long))])
     assert_nothing_is_cut_off(wide)

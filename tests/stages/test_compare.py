@@ -135,8 +135,8 @@ def test_every_row_of_the_table_is_the_mean_of_its_seeds(project: Project) -> No
     test = table[(table["split"] == "test") & (table["metric"] == "accuracy")]
     assert test["method"].tolist() == ["random", "rsp"] * 2 + ["color"] + ["random", "rsp"] * 3
     trainings = ["finetune", "finetune", "paper", "paper", ""]
-    arms = ["linear", "linear", "knn", "knn", "paper+color", "paper+color"]
-    assert test["training"].tolist() == trainings + arms
+    baselines = ["linear", "linear", "knn", "knn", "paper+color", "paper+color"]
+    assert test["training"].tolist() == trainings + baselines
     assert test["mu"].tolist() == ["", "", "7", "7", "", *[""] * 4, "7", "7"]
     assert set(table["over"]) == {"slides and seeds"}
     each = []
@@ -198,7 +198,7 @@ def test_the_better_method_is_called_better_and_the_summary_counts_it(project: P
     }
     tests = pd.read_csv(out / "tests.csv")
     assert len(tests) == 2 * 4 * (10 + 6 * 3)
-    assert tests["family"].value_counts().to_dict() == {"models": 2 * 4 * 10, "arms": 2 * 4 * 18}
+    assert tests["family"].value_counts().to_dict() == {"models": 2 * 4 * 10, "baselines": 2 * 4 * 18}
     pair = tests.query("split == 'test' and first == 'random-finetune' and second == 'rsp-finetune'")
     assert set(pair["verdict"]) == {"worse"}
     assert dict(zip(pair["metric"], pair["test"], strict=True))["macro_auc"] == "DeLong"
@@ -242,15 +242,15 @@ def test_the_papers_numbers_stand_beside_real_data_of_its_kind_and_never_beside_
     )
     assert table.loc[("rsp", "paper"), "paper_value"] == 0.876
     assert table.loc[("random", "finetune"), "paper_high"] == 0.73
-    assert table["paper_value"].isna().sum() == 7  # Color alone, and the other arms.
+    assert table["paper_value"].isna().sum() == 7  # Color alone, and the other baselines.
     assert np.isnan(table.loc[("color", np.nan), "paper_value"])
     project(scores=True, source="phantom", **papers)
     assert main(["compare"]) == 0
     assert pd.read_csv("data/comparison/table.csv")["paper_value"].isna().all()
 
 
-def test_arms_cost_the_main_comparisons_nothing(project: Project) -> None:
-    """P-values of networks and color are Holm's over their own ten pairs, and those of the arms over theirs."""
+def test_baselines_cost_the_main_comparisons_nothing(project: Project) -> None:
+    """P-values of networks and color are Holm's over their own ten pairs, and those of the baselines over theirs."""
     folder = project(seeds=(0, 1, 2))
     assert main(["compare"]) == 0
     tests = pd.read_csv(folder / "data/comparison/tests.csv").query("split == 'test'")
@@ -258,8 +258,8 @@ def test_arms_cost_the_main_comparisons_nothing(project: Project) -> None:
         ordered = of_family.sort_values("p")
         steps = ordered["p"].to_numpy() * np.arange(len(ordered), 0, -1)
         np.testing.assert_allclose(ordered["p_holm"], np.maximum.accumulate(steps).clip(max=1), rtol=1e-4)
-        arms = of_family["first"].str.contains("linear|knn|color") & (of_family["first"] != "color")
-        assert arms.all() if family == "arms" else not arms.any()
+        baselines = of_family["first"].str.contains("linear|knn|color") & (of_family["first"] != "color")
+        assert baselines.all() if family == "baselines" else not baselines.any()
     report = (folder / "data/comparison/report.md").read_text()
     section = report.split("### Fast baselines")[1].split("###")[0]
     assert "| RSP frozen, linear against RSP fine-tuned |" in section

@@ -122,14 +122,14 @@ def test_numbers_are_those_of_the_predictions(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_arms_chose_and_what_they_are_made_from_is_on_record(project: Path) -> None:
+def test_what_the_baselines_chose_and_what_they_are_made_from_is_on_record(project: Path) -> None:
     metrics = _json(project / "data/evaluation/random-0-paper-0/metrics.json")
-    assert set(metrics["arms"]) == set(LEARNED)
-    for name, arm in LEARNED.items():
-        chosen = metrics["arms"][name]
-        ends = (ENCODER, "layer1", "layer2", "layer3") if ENCODER in arm.features else ()
-        assert chosen["features"] in (*arm.features, *ends)
-        assert chosen["learner"] in arm.learners
+    assert set(metrics["baselines"]) == set(LEARNED)
+    for name, baseline in LEARNED.items():
+        chosen = metrics["baselines"][name]
+        ends = (ENCODER, "layer1", "layer2", "layer3") if ENCODER in baseline.features else ()
+        assert chosen["features"] in (*baseline.features, *ends)
+        assert chosen["learner"] in baseline.learners
         assert chosen["setting"] in LEARNERS[chosen["learner"]].settings
         assert 0 < chosen["score"] < 1
         assert chosen["num_folds"] >= 2

@@ -31,7 +31,9 @@ class Baseline:
 
 LEARNED: dict[str, Baseline] = {
     COLOR_MEAN: Baseline(("mean_color",), ("linear",)),
-    COLOR: Baseline(("color_and_stain_histograms",), ("linear", "forest")),
+    COLOR: Baseline(
+        ("color_histogram", "stain_histograms", "color_and_stain_histograms"), ("linear", "forest")
+    ),
     ENCODER_LINEAR: Baseline((ENCODER,), ("linear",)),
     ENCODER_KNN: Baseline((ENCODER,), ("neighbors",)),
 }

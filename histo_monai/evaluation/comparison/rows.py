@@ -17,7 +17,7 @@ SLIDE_MODELS = (ATTENTION, MOMENTS)
 mean features, with or without their standard deviations."""
 _AND_COLOR = f"+{COLOR}"
 
-MAIN_FAMILY, BASELINES_FAMILY = "models", "arms"
+MAIN_FAMILY, BASELINES_FAMILY = "models", "baselines"
 """All pairs of fine-tuned models, students and color; and the fast baselines, each against these models."""
 
 

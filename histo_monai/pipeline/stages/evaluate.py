@@ -92,7 +92,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
             split: {name: predictions_of(*head, task, stored, table) for name, head in heads.items()}
             for split, table in rows.items()
         }
-    predictions, arms = _with_baselines(assembly, of_run, given, rows, networks, folds, stored)
+    predictions, baselines = _with_baselines(assembly, of_run, given, rows, networks, folds, stored)
     if folds.num:
         rows = {"validation": given.labeled, **rows}
         loaders = {"validation": assembly.in_order(given.labeled), **loaders}
@@ -101,7 +101,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
             f"{paths.PATCHES_CSV}: no test patches, and too few patients for cross-validation. "
             "Fix: set split: test for some patients, or label patches of more patients"
         )
-    metrics = _metrics(params, task, rows, predictions, choice, arms)
+    metrics = _metrics(params, task, rows, predictions, choice, baselines)
     with whole_folder(of_run.evaluation) as draft:
         write_predictions(
             draft / paths.PREDICTIONS,
@@ -133,13 +133,13 @@ def _with_baselines(
         finetuned = _finetuned_out_of_fold(of_run, given.labeled)
         jobs += _baselines_of_folds(assembly, of_run, given, folds, finetuned, colors, stored)
     # A process that ran a network cannot fork.
-    arms, *without_folds = _predicted(jobs, processes=num_cpus() if stored is not None else 1)
-    predictions = {split: {**networks[split], **arms.predictions[split]} for split in networks}
+    baselines, *without_folds = _predicted(jobs, processes=num_cpus() if stored is not None else 1)
+    predictions = {split: {**networks[split], **baselines.predictions[split]} for split in networks}
     if not folds.num:
-        return predictions, arms
+        return predictions, baselines
     fold_of, parts = folds.of(given.labeled), [each.predictions["validation"] for each in without_folds]
     in_order = {name: in_order_of_rows(fold_of, [part[name] for part in parts]) for name in parts[0]}
-    return {"validation": finetuned | in_order, **predictions}, arms
+    return {"validation": finetuned | in_order, **predictions}, baselines
 
 
 _Colors = PatchFeatures[np.float64]
@@ -261,12 +261,12 @@ def _metrics(
     rows: Mapping[str, pd.DataFrame],
     predictions: Mapping[str, Predictions],
     choice: Mapping[str, Any],
-    arms: BaselinePredictions,
+    baselines: BaselinePredictions,
 ) -> dict[str, Any]:
     """Content of metrics.json."""
     metrics: dict[str, Any] = {
         "choice": choice,
-        "arms": {name: chosen.as_dict() for name, chosen in arms.chosen.items()},
+        "baselines": {name: chosen.as_dict() for name, chosen in baselines.chosen.items()},
     }
     for split, of_split in predictions.items():
         estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)

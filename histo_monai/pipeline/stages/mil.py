@@ -122,7 +122,7 @@ def _no_slides(features: Path) -> str:
 def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Main numbers: {"test_macro_auc": {"attention": 0.9, "moments": 0.8}, ...}."""
     return {
-        f"{part}_{metric}": {arm: of_arm[metric]["value"] for arm, of_arm in metrics[part].items()}
+        f"{part}_{metric}": {model: of_model[metric]["value"] for model, of_model in metrics[part].items()}
         for part in ("test", "cross_fitted")
         if part in metrics
         for metric in ("accuracy", "macro_auc")
@@ -186,7 +186,10 @@ def _metrics(
     warnings: Sequence[str],
 ) -> dict[str, Any]:
     part = "test" if read.part == TEST else "cross_fitted"
-    plain = {arm: {metric: x.as_dict() for metric, x in of_arm.items()} for arm, of_arm in estimates.items()}
+    plain = {
+        model: {metric: x.as_dict() for metric, x in of_model.items()}
+        for model, of_model in estimates.items()
+    }
     metrics: dict[str, Any] = {part: plain, "classes": list(read.classes), "moments": found.moments}
     lesions = rows[
         rows["exhaustive"] & (rows["annotation"] != "") & rows["slide_id"].isin(read.rows["slide_id"])
@@ -224,8 +227,8 @@ def _draw(
     """Plot the ROC curve of two classes, and the attention of some slides."""
     if len(read.classes) == 2 and len(set(read.rows["label"])) == 2:
         second = read.labels == 1
-        scores = {_IN_WORDS[arm]: read.predictions[arm][:, 1] for arm in SLIDE_MODELS}
-        areas = {_IN_WORDS[arm]: estimates[arm]["slide_auc"] for arm in SLIDE_MODELS}
+        scores = {_IN_WORDS[model]: read.predictions[model][:, 1] for model in SLIDE_MODELS}
+        areas = {_IN_WORDS[model]: estimates[model]["slide_auc"] for model in SLIDE_MODELS}
         negative, positive = read.classes
         image.imsave(folder / "roc.png", roc(second, scores, areas, (negative, positive)))
     section = params.heatmap

@@ -45,12 +45,12 @@ def test_every_arm_chooses_among_features_and_learners_that_there_are() -> None:
     import torch
 
     made = color_features([(torch.zeros(1, 1, 3, 4, 4, dtype=torch.uint8), None)])
-    for arm in LEARNED.values():
-        assert set(arm.features) <= {*made, "encoder"}
-        assert set(arm.learners) <= set(LEARNERS)
+    for baseline in LEARNED.values():
+        assert set(baseline.features) <= {*made, "encoder"}
+        assert set(baseline.learners) <= set(LEARNERS)
     assert len(set(BASELINES)) == len(BASELINES) == 5
 
 
-def test_no_student_has_the_name_of_an_arm() -> None:
+def test_no_student_has_the_name_of_a_baseline() -> None:
     assert not {LINEAR, KNN, "finetune", *BASELINES} & set(METHODS)
     assert not [name for name in METHODS if "+" in name or "-" in name]

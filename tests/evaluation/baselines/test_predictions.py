@@ -47,7 +47,7 @@ def _encoder(scale: float = 1.0) -> Encoder:
     return Encoder(Edges(scale), **kind, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
-def _arms(task: WaveTask, encoder: Encoder) -> BaselinePredictions:
+def _baselines(task: WaveTask, encoder: Encoder) -> BaselinePredictions:
     rows = {split: split_rows(task.patches, split) for split in ("train", *SPLITS)}
     loaders = {split: task.in_order(table, 7) for split, table in rows.items()}
     networks = {
@@ -71,10 +71,10 @@ def _edges(task: WaveTask, split: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("scores", [False, True])
 def test_every_arm_predicts_every_patch_of_every_split(wave_task: TaskBuilder, scores: bool) -> None:
     task = wave_task(24, scores)
-    arms = _arms(task, _encoder())
-    assert set(arms.predictions) == set(SPLITS)
-    assert set(arms.chosen) == set(LEARNED)
-    for predicted in arms.predictions.values():
+    baselines = _baselines(task, _encoder())
+    assert set(baselines.predictions) == set(SPLITS)
+    assert set(baselines.chosen) == set(LEARNED)
+    for predicted in baselines.predictions.values():
         assert set(predicted) == {*BASELINES, *(() if scores else ("majority",))}
         for values in predicted.values():
             assert values.shape == (24, 1 if scores else 2)
@@ -84,10 +84,12 @@ def test_every_arm_predicts_every_patch_of_every_split(wave_task: TaskBuilder, s
         np.testing.assert_allclose(
             predicted["stacked"], together / (1 if scores else together.sum(1, keepdims=True))
         )
-    assert arms.chosen["encoder_linear"].are_groups_apart  # four patches to a patient
+    assert baselines.chosen["encoder_linear"].are_groups_apart  # four patches to a patient
     if not scores:
         labels = split_rows(task.patches, "train")["label"].value_counts(normalize=True).sort_index()
-        np.testing.assert_allclose(arms.predictions["test"]["majority"], np.tile(labels.to_numpy(), (24, 1)))
+        np.testing.assert_allclose(
+            baselines.predictions["test"]["majority"], np.tile(labels.to_numpy(), (24, 1))
+        )
 
 
 @pytest.mark.parametrize("scores", [False, True])
@@ -95,24 +97,24 @@ def test_the_linear_arm_is_the_linear_model_on_features_of_the_frozen_encoder(
     wave_task: TaskBuilder, scores: bool
 ) -> None:
     task = wave_task(24, scores)
-    arms = _arms(task, _encoder())
-    strength = arms.chosen["encoder_linear"].model.candidate.setting
+    baselines = _baselines(task, _encoder())
+    strength = baselines.chosen["encoder_linear"].model.candidate.setting
     learned, targets = _edges(task, "train")
     rows, wanted = _edges(task, "test")
     mean, std = learned.mean(axis=0), learned.std(axis=0)
     linear = Ridge(alpha=1 / strength) if scores else LogisticRegression(C=strength)
     linear.fit((learned - mean) / std, targets)
-    predicted = arms.predictions["test"]["encoder_linear"]
+    predicted = baselines.predictions["test"]["encoder_linear"]
     if scores:
         expected = np.clip(linear.predict((rows - mean) / std), 0, 1)[:, None]
         assert np.corrcoef(predicted[:, 0], wanted)[0, 1] > 0.8
     else:
         expected = linear.predict_proba((rows - mean) / std)
         assert (predicted.argmax(axis=1) == wanted).mean() > 0.9
-        assert (arms.predictions["test"]["color_mean"].argmax(axis=1) == wanted).mean() < 0.9
+        assert (baselines.predictions["test"]["color_mean"].argmax(axis=1) == wanted).mean() < 0.9
     np.testing.assert_allclose(predicted, expected, atol=2e-3)
 
 
 def test_an_encoder_that_gives_no_number_is_refused_in_one_line(wave_task: TaskBuilder) -> None:
     with pytest.raises(ValueError, match=r"encoder.*not finite.*pretrain"):
-        _arms(wave_task(8), _encoder(float("nan")))
+        _baselines(wave_task(8), _encoder(float("nan")))

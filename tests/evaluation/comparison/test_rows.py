@@ -26,17 +26,20 @@ def test_ids_of_rows() -> None:
     assert stacked_row("rsp", "paper").student == "paper"
 
 
-def test_more_arms_leave_the_main_family_as_it_is() -> None:
+def test_more_baselines_leave_the_main_family_as_it_is() -> None:
     main = [*NETWORKS, REFERENCE]
     pairs = [(first.id, second.id) for first, second in combinations(main, 2)]
-    assert families(main) == {"models": pairs, "arms": []}
+    assert families(main) == {"models": pairs, "baselines": []}
     assert families([*main, *FROZEN, *STACKED])["models"] == pairs
 
 
 def test_an_arm_is_tested_against_the_networks_of_its_method_and_color() -> None:
-    pairs = families([*NETWORKS, REFERENCE, *FROZEN, *STACKED])["arms"]
-    of_arm = {arm.id: [second for first, second in pairs if first == arm.id] for arm in [*FROZEN, *STACKED]}
-    assert sum(map(len, of_arm.values())) == len(pairs) == len(set(pairs))
-    assert of_arm["rsp-linear"] == ["rsp-finetune", "rsp-paper", "rsp-fixmatch", "color"]
-    assert of_arm["random-knn"] == ["random-finetune", "random-paper", "random-fixmatch", "color"]
-    assert of_arm["rsp-fixmatch+color"] == ["rsp-finetune", "rsp-fixmatch", "color"]
+    pairs = families([*NETWORKS, REFERENCE, *FROZEN, *STACKED])["baselines"]
+    of_baseline = {
+        baseline.id: [second for first, second in pairs if first == baseline.id]
+        for baseline in [*FROZEN, *STACKED]
+    }
+    assert sum(map(len, of_baseline.values())) == len(pairs) == len(set(pairs))
+    assert of_baseline["rsp-linear"] == ["rsp-finetune", "rsp-paper", "rsp-fixmatch", "color"]
+    assert of_baseline["random-knn"] == ["random-finetune", "random-paper", "random-fixmatch", "color"]
+    assert of_baseline["rsp-fixmatch+color"] == ["rsp-finetune", "rsp-fixmatch", "color"]

@@ -115,8 +115,8 @@ def test_a_slides_own_label_never_bears_on_what_it_is_taken_for(slide: int, writ
     turned = labels.copy()
     turned[slide] = 1 - turned[slide]
     after = _fit(_slides(paths, turned))
-    for arm, shares in before.probabilities.items():
-        np.testing.assert_array_equal(shares[slide], after.probabilities[arm][slide])
+    for model, shares in before.probabilities.items():
+        np.testing.assert_array_equal(shares[slide], after.probabilities[model][slide])
     np.testing.assert_array_equal(before.weights[slide], after.weights[slide])
     others = before.probabilities["attention"] != after.probabilities["attention"]
     assert others.any()
@@ -153,8 +153,8 @@ def test_a_killed_run_goes_on_after_its_last_fold_and_ends_in_the_same(
     again = fit("a")
     assert len(taught) == 4  # two, the one that was killed, and that again
     whole = _fit(slides)
-    for arm, shares in whole.probabilities.items():
-        np.testing.assert_array_equal(shares, again.probabilities[arm])
+    for model, shares in whole.probabilities.items():
+        np.testing.assert_array_equal(shares, again.probabilities[model])
     assert list(whole.curves) == list(again.curves)
     taught.clear()
     taught.extend(range(9))
@@ -170,8 +170,8 @@ def test_files_give_the_same_bytes_as_memory_and_so_does_the_same_seed(write: Wr
         _fit(_slides(paths, labels, most_bytes=0)),
         _fit(_slides(paths, labels), seed=1),
     )
-    for arm in first.probabilities:
-        np.testing.assert_array_equal(first.probabilities[arm], second.probabilities[arm])
+    for model in first.probabilities:
+        np.testing.assert_array_equal(first.probabilities[model], second.probabilities[model])
     assert (first.probabilities["attention"] != other.probabilities["attention"]).any()
 
 

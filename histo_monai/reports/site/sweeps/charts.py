@@ -24,7 +24,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Arms:
+class Series:
     """Common look of models in all charts: color by pretraining, shape and line by training.
 
     Attributes:
@@ -54,7 +54,7 @@ class Arms:
         return round(float(row["num_labels"]) * 10 ** (_DECADES * self.place(row)), 4)
 
 
-def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str) -> Spec:
+def learning_curves(points: Rows, runs: Rows, laws: Rows, series: Series, title: str) -> Spec:
     """Chart of a metric against the number of labels: means with intervals, runs, fitted laws.
 
     Args:
@@ -70,8 +70,8 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
         "scale": {"type": "log", "domain": [counts[0] / _ROOM, reach * _ROOM], "nice": False},
         "axis": {"values": [*counts, *beyond], "format": ",.0f", "labelOverlap": "greedy"},
     }  # fmt: skip
-    y, color, intervals, lines, means = _mean_layers(points, arms, title, "num_labels")
-    drawn = [{**row, "x": arms.beside(row), "line": row["training"]} for row in points]
+    y, color, intervals, lines, means = _mean_layers(points, series, title, "num_labels")
+    drawn = [{**row, "x": series.beside(row), "line": row["training"]} for row in points]
     layers: list[Spec] = [
         {
             "data": {"values": [{**row, "x": row["num_labels"]} for row in laws]},
@@ -81,7 +81,7 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
         intervals,
         lines,
         {
-            "data": {"values": [{**row, "x": arms.beside(row)} for row in runs]},
+            "data": {"values": [{**row, "x": series.beside(row)} for row in runs]},
             "mark": {"type": "point", "filled": False, "size": 26, "opacity": 0.75, "strokeWidth": 1.2},
             "encoding": {"y": y, "color": color, "tooltip": _tooltip("name", "encoder", "seed", "value")},
         },
@@ -90,10 +90,10 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, arms: Arms, title: str
     return _framed(drawn, layers if laws else layers[1:], _HEIGHT_PX, {"x": x})
 
 
-def _mean_layers(points: Rows, arms: Arms, title: str, at: str) -> tuple[Spec, Spec, Spec, Spec, Spec]:
+def _mean_layers(points: Rows, series: Series, title: str, at: str) -> tuple[Spec, Spec, Spec, Spec, Spec]:
     """Encodings of y and color, and the layers of means: intervals, lines, points; `at` is the field of x."""
     y: Spec = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
-    color, shape, dash = arms.looks(points)
+    color, shape, dash = series.looks(points)
     tooltip = _tooltip("name", at, "value", "low", "high")
     intervals: Spec = {
         "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
@@ -110,7 +110,7 @@ def _mean_layers(points: Rows, arms: Arms, title: str, at: str) -> tuple[Spec, S
     return y, color, intervals, lines, means
 
 
-def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, title: str) -> Spec:
+def against_setting(points: Rows, finetuned: Rows, series: Series, setting: str, title: str) -> Spec:
     """Chart of a student metric against mu or n_aug: means with intervals; fine-tuned models dashed.
 
     Args:
@@ -124,9 +124,10 @@ def against_setting(points: Rows, finetuned: Rows, arms: Arms, setting: str, tit
         "field": "x", "type": "quantitative", "title": setting, "axis": {"values": values, "format": "~g"},
         "scale": {"zero": False, "padding": 20, "nice": False},
     }  # fmt: skip
-    y, color, *means = _mean_layers(points, arms, title, setting)
+    y, color, *means = _mean_layers(points, series, title, setting)
     drawn = [
-        {**row, "x": float(row[setting]) + step * arms.place(row), "line": row["training"]} for row in points
+        {**row, "x": float(row[setting]) + step * series.place(row), "line": row["training"]}
+        for row in points
     ]
     layers: list[Spec] = [
         {
@@ -161,7 +162,7 @@ def law_rows(
     ]
 
 
-def ratios(rows: Rows, arms: Arms) -> Spec:
+def ratios(rows: Rows, series: Series) -> Spec:
     """Chart of baseline labels per label of a model, logarithmic, with a line at 1.
 
     Args:
@@ -179,7 +180,7 @@ def ratios(rows: Rows, arms: Arms) -> Spec:
             "labelExpr": "format(datum.value, '~g') + '×'",
         },
     }  # fmt: skip
-    color, shape, _ = arms.looks(rows)
+    color, shape, _ = series.looks(rows)
     at_value = {"x": x | {"field": "ratio"}, "color": color}
     layers: list[Spec] = [
         {

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.evaluation.comparison.rows import FINETUNE, SUPERVISED, Row
-from histo_monai.reports.site.sweeps.charts import Arms
+from histo_monai.reports.site.sweeps.charts import Series
 from histo_monai.reports.tables import METRICS, in_words
 
 SAVES, COSTS, OPEN = "saves", "costs", "open"
@@ -90,7 +90,7 @@ class FamilyTables:
         return str(self.points["split"].iloc[0])
 
     @property
-    def arms(self) -> Arms:
+    def series(self) -> Series:
         """All models in words, in color order."""
         models = set(zip(self.points["method"], self.points["training"], strict=True))
         methods, trainings = ({model[i] for model in models} for i in range(2))
@@ -99,7 +99,7 @@ class FamilyTables:
         pairs = [
             (method, training) for method in colors for training in first if (method, training) in models
         ]
-        return Arms(
+        return Series(
             [in_words(Row(*pair).id) for pair in pairs],
             list(dict.fromkeys(in_words(method) for method, _ in pairs)),
             [training_in_words(training) for training in first],

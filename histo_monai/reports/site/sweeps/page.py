@@ -113,7 +113,7 @@ def _against(
 ) -> Chart:
     name = family.of(family.metrics[0]).name
     rows = _records(points, [setting, "value", "low", "high"])
-    spec = against_setting(rows, _records(base, ["value"]), family.arms, setting, name)
+    spec = against_setting(rows, _records(base, ["value"]), family.series, setting, name)
     title = f"{name[:1].upper()}{name[1:]} against {setting}, {where}"
     return Chart(
         title,
@@ -158,7 +158,7 @@ def _curves(family: FamilyTables, known: pd.DataFrame, metric: OfMetric, name: s
         words += " No power law is fitted: a fit needs four numbers of labels and a rise above the noise."
     else:
         words += " No result is extrapolated, so no power law is drawn."
-    spec = learning_curves(points, runs, laws, family.arms, metric.name)
+    spec = learning_curves(points, runs, laws, family.series, metric.name)
     return Chart(f"{name} against the number of labels", spec, words, wide=wide)
 
 
@@ -188,7 +188,7 @@ def _ratios(family: FamilyTables, stated: pd.DataFrame, name: str, wide: bool) -
         f"Labels that {BASELINE} needs for an equal score, per label of the model; above 1, the model saves labels. "
         "Bars: 95 % intervals. Arrows: open ends. Hollow: extrapolated."
     )
-    return Chart(f"Labels saved, by {name}", ratios(rows, family.arms), words, wide=wide)
+    return Chart(f"Labels saved, by {name}", ratios(rows, family.series), words, wide=wide)
 
 
 def _values(known: pd.DataFrame, metric: OfMetric, name: str, wide: bool) -> Chart:
