@@ -6,15 +6,20 @@ OpenSlide takes positions as (x, y) in level-0 pixels and shifts the image by th
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
+from histo_monai.slides.tile_cache import MAX_BYTES
 from histo_monai.utils.process.complaints import Complaints
 
 logger = logging.getLogger(__name__)
@@ -41,6 +46,7 @@ class OpenSlideBackend:
         self._error = openslide.OpenSlideError
         with Complaints() as complaints:  # of GLib, on the terminal
             self._slide = openslide.OpenSlide(str(path))
+        self._slide.set_cache(_decoded_tiles(os.getpid()))
         if complaints.text:
             logger.debug("slide %s: %s", path, complaints.text)
         self._downsamples = self._slide.level_downsamples
@@ -69,10 +75,10 @@ class OpenSlideBackend:
     def _read(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
         height, width = self.level_sizes_yx[level]
         downsample = self._downsamples[level]
-        # The margin is where `_undo_shift` starts.
-        top, left = (max(0, corner - _MARGIN) for corner in corner_yx)
-        bottom = min(height, corner_yx[0] + size_yx[0] + _MARGIN)
-        right = min(width, corner_yx[1] + size_yx[1] + _MARGIN)
+        margin = 0 if downsample.is_integer() else _MARGIN  # where `_undo_shift` starts
+        top, left = (max(0, corner - margin) for corner in corner_yx)
+        bottom = min(height, corner_yx[0] + size_yx[0] + margin)
+        right = min(width, corner_yx[1] + size_yx[1] + margin)
         y, x = round(top * downsample), round(left * downsample)
         try:
             with Complaints():
@@ -94,6 +100,7 @@ class OpenSlideBackend:
         with contextlib.suppress(self._error):
             self._slide.close()
             self._slide = type(self._slide)(str(self._path))
+            self._slide.set_cache(_decoded_tiles(os.getpid()))
 
     def close(self) -> None:
         """Close the file."""
@@ -106,6 +113,14 @@ def openslide_format(path: Path) -> str | None:
 
     with Complaints():
         return openslide.OpenSlide.detect_format(str(path))
+
+
+@functools.cache
+def _decoded_tiles(process: int) -> Any:
+    """OpenSlide's cache for all slides of a process; by default, each open slide takes 32 MiB of its own."""
+    import openslide
+
+    return openslide.OpenSlideCache(MAX_BYTES)
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
@@ -127,9 +142,11 @@ def _bounds_corner(properties: Mapping[str, str]) -> tuple[int, int]:
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """RGB pixels, white where there is no image; half-covered pixels at a shifted edge keep their color."""
-    pixels = np.ascontiguousarray(rgba[..., :3])
-    pixels[rgba[..., 3] < 128] = WHITE
-    return pixels
+    # OpenCV takes a third of the time of copies in NumPy.
+    pixels, covered = cv2.cvtColor(rgba, cv2.COLOR_RGBA2RGB), cv2.extractChannel(rgba, 3)
+    if covered.min() < 128:
+        pixels[covered < 128] = WHITE
+    return np.asarray(pixels, np.uint8)
 
 
 def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray[np.uint8]:
@@ -142,11 +159,21 @@ def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray
     fraction = round(abs(late_px) * _MIX_STEPS) / _MIX_STEPS
     if fraction == 0:
         return pixels
-    from scipy.signal import lfilter
-
-    along = np.moveaxis(pixels, axis, 0)
-    mixed = (along[::-1] if late_px > 0 else along).astype(np.float32)
+    along = cv2.transpose(pixels) if axis else pixels
+    mixed = along.reshape(len(along), -1)
+    solved = np.empty(mixed.shape, np.uint8)
     ratio = fraction / (1 - fraction)
-    solved, _ = lfilter([1 / (1 - fraction)], [1.0, ratio], mixed, axis=0, zi=-ratio * mixed[:1])
-    solved = np.rint(solved).clip(0, 255).astype(np.uint8)
-    return np.ascontiguousarray(np.moveaxis(solved[::-1] if late_px > 0 else solved, 0, axis))
+    rows = range(len(mixed))[:: -1 if late_px > 0 else 1]
+    carry = (-ratio * mixed[rows[0]].astype(np.float32)).astype(np.float64)
+    row = np.empty_like(carry)
+    # Row by row, in a core's cache: SciPy's filter takes six times as long.
+    for number in rows:
+        np.multiply(mixed[number], 1 / (1 - fraction), out=row)
+        row += carry
+        np.multiply(row, -ratio, out=carry)
+        np.rint(row, out=row)
+        np.maximum(row, 0, out=row)
+        np.minimum(row, 255, out=row)
+        solved[number] = row
+    solved = solved.reshape(along.shape)
+    return np.asarray(cv2.transpose(solved) if axis else solved, np.uint8)
