@@ -21,6 +21,7 @@ from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
 from histo_monai.slides.tile_cache import MAX_BYTES
 from histo_monai.utils.process.complaints import Complaints
+from histo_monai.utils.process.threads import in_order
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +42,10 @@ class OpenSlideBackend:
         """
         import openslide
 
-        self._path, self._files = path, files
+        self._path, self._files, self._openslide = path, files, openslide
         self._stamps = self._stamps_now()  # Before OpenSlide reads the files.
-        self._error = openslide.OpenSlideError
         with Complaints() as complaints:  # of GLib, on the terminal
-            self._slide = openslide.OpenSlide(str(path))
-        self._slide.set_cache(_decoded_tiles(os.getpid()))
+            self._slide = self._open()
         if complaints.text:
             logger.debug("slide %s: %s", path, complaints.text)
         self._downsamples = self._slide.level_downsamples
@@ -65,8 +64,7 @@ class OpenSlideBackend:
             raise SlideError(
                 self._path, "was changed while it was open. Fix: stop all writing to it and start again."
             )
-        for corner in corners_yx:
-            yield self._read(level, corner, size_yx)
+        yield from in_order(lambda corner: self._read(level, corner, size_yx), corners_yx)
 
     def _stamps_now(self) -> list[tuple[int, int] | None]:
         """Size and time of each file; OpenSlide opens files by name at each reading."""
@@ -82,9 +80,8 @@ class OpenSlideBackend:
         y, x = round(top * downsample), round(left * downsample)
         try:
             with Complaints():
-                image = self._slide.read_region((x, y), level, (right - left, bottom - top))
-        except self._error as error:
-            self._reopen()
+                image = self._read_region((x, y), level, (right - left, bottom - top))
+        except self._openslide.OpenSlideError as error:
             place = f"level {level}, rows {top} to {bottom}, columns {left} to {right}"
             raise SlideError(
                 self._path, f"damaged in {place} ({error}). Fix: copy or download it again."
@@ -95,12 +92,20 @@ class OpenSlideBackend:
         y, x = corner_yx[0] - top, corner_yx[1] - left
         return pixels[y : y + size_yx[0], x : x + size_yx[1]]
 
-    def _reopen(self) -> None:
-        """Open the file again: after an error, OpenSlide repeats the error at every call."""
-        with contextlib.suppress(self._error):
-            self._slide.close()
-            self._slide = type(self._slide)(str(self._path))
-            self._slide.set_cache(_decoded_tiles(os.getpid()))
+    def _open(self) -> Any:
+        slide = self._openslide.OpenSlide(str(self._path))
+        slide.set_cache(_decoded_tiles(os.getpid()))
+        return slide
+
+    def _read_region(self, *place: Any) -> Any:
+        try:
+            return self._slide.read_region(*place)
+        except self._openslide.OpenSlideError:
+            # OpenSlide repeats an error at every later call, also one of another thread.
+            slide = self._open()
+            image = slide.read_region(*place)
+            self._slide = slide  # The threads that read from the former one keep it open.
+            return image
 
     def close(self) -> None:
         """Close the file."""

@@ -9,8 +9,9 @@ import pytest
 import tifffile
 from scipy.signal import lfilter
 
-from histo_monai.slides import openslide_backend
+from histo_monai.slides import SlideError, openslide_backend
 from histo_monai.slides.openslide_backend import OpenSlideBackend, _undo_shift
+from histo_monai.utils.process.threads import decode_with
 
 
 @pytest.mark.parametrize("late_px", [0.25, 0.1, -0.2, 0.0])
@@ -73,3 +74,32 @@ def test_openslide_gives_the_levels_own_pixels_at_any_corner(tmp_path):
         )
         if (y, x) == (601, 605):
             assert np.abs(np.asarray(plain)[..., :3].astype(int) - truth).mean() > 4  # what is undone
+
+
+def test_threads_change_no_pixel_and_name_the_damaged_region_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (640, 640, 3), np.uint8)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, pixels, tile=(64, 64), compression="deflate", photometric="rgb", metadata=None)
+    with tifffile.TiffFile(path) as file:
+        damaged = file.pages[0].dataoffsets[37]  # row 3, column 7
+    with path.open("r+b") as file:
+        file.seek(damaged)
+        file.write(bytes(40))
+    corners = [(y, x) for y in range(0, 640, 64) for x in range(0, 640, 64)]
+    backend = OpenSlideBackend(path, [path])
+    try:
+        decode_with(4)
+        for _ in range(3):
+            read = backend.read_regions(0, corners, (64, 64))
+            for (y, x), region in zip(corners[:37], read, strict=False):
+                assert np.array_equal(region, pixels[y : y + 64, x : x + 64])
+            with pytest.raises(SlideError, match="rows 192 to 256, columns 448 to 512"):
+                next(read)
+            for (y, x), region in zip(
+                corners[38:], backend.read_regions(0, corners[38:], (64, 64)), strict=True
+            ):
+                assert np.array_equal(region, pixels[y : y + 64, x : x + 64])
+    finally:
+        decode_with(1)
+    backend.close()
