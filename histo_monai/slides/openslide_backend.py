@@ -180,5 +180,5 @@ def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray
         np.maximum(row, 0, out=row)
         np.minimum(row, 255, out=row)
         solved[number] = row
-    solved = solved.reshape(along.shape)
-    return np.asarray(cv2.transpose(solved) if axis else solved, np.uint8)
+    as_before = solved.reshape(along.shape)
+    return np.asarray(cv2.transpose(as_before) if axis else as_before, np.uint8)
