@@ -6,16 +6,22 @@ OpenSlide takes positions as (x, y) in level-0 pixels and shifts the image by th
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.slides.errors import SlideError
 from histo_monai.slides.resample import WHITE
+from histo_monai.slides.tile_cache import MAX_BYTES
 from histo_monai.utils.process.complaints import Complaints
+from histo_monai.utils.process.threads import in_order
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +42,10 @@ class OpenSlideBackend:
         """
         import openslide
 
-        self._path, self._files = path, files
+        self._path, self._files, self._openslide = path, files, openslide
         self._stamps = self._stamps_now()  # Before OpenSlide reads the files.
-        self._error = openslide.OpenSlideError
         with Complaints() as complaints:  # of GLib, on the terminal
-            self._slide = openslide.OpenSlide(str(path))
+            self._slide = self._open()
         if complaints.text:
             logger.debug("slide %s: %s", path, complaints.text)
         self._downsamples = self._slide.level_downsamples
@@ -59,8 +64,7 @@ class OpenSlideBackend:
             raise SlideError(
                 self._path, "was changed while it was open. Fix: stop all writing to it and start again."
             )
-        for corner in corners_yx:
-            yield self._read(level, corner, size_yx)
+        yield from in_order(lambda corner: self._read(level, corner, size_yx), corners_yx)
 
     def _stamps_now(self) -> list[tuple[int, int] | None]:
         """Size and time of each file; OpenSlide opens files by name at each reading."""
@@ -69,16 +73,15 @@ class OpenSlideBackend:
     def _read(self, level: int, corner_yx: tuple[int, int], size_yx: tuple[int, int]) -> NDArray[np.uint8]:
         height, width = self.level_sizes_yx[level]
         downsample = self._downsamples[level]
-        # The margin is where `_undo_shift` starts.
-        top, left = (max(0, corner - _MARGIN) for corner in corner_yx)
-        bottom = min(height, corner_yx[0] + size_yx[0] + _MARGIN)
-        right = min(width, corner_yx[1] + size_yx[1] + _MARGIN)
+        margin = 0 if downsample.is_integer() else _MARGIN  # where `_undo_shift` starts
+        top, left = (max(0, corner - margin) for corner in corner_yx)
+        bottom = min(height, corner_yx[0] + size_yx[0] + margin)
+        right = min(width, corner_yx[1] + size_yx[1] + margin)
         y, x = round(top * downsample), round(left * downsample)
         try:
             with Complaints():
-                image = self._slide.read_region((x, y), level, (right - left, bottom - top))
-        except self._error as error:
-            self._reopen()
+                image = self._read_region((x, y), level, (right - left, bottom - top))
+        except self._openslide.OpenSlideError as error:
             place = f"level {level}, rows {top} to {bottom}, columns {left} to {right}"
             raise SlideError(
                 self._path, f"damaged in {place} ({error}). Fix: copy or download it again."
@@ -89,11 +92,20 @@ class OpenSlideBackend:
         y, x = corner_yx[0] - top, corner_yx[1] - left
         return pixels[y : y + size_yx[0], x : x + size_yx[1]]
 
-    def _reopen(self) -> None:
-        """Open the file again: after an error, OpenSlide repeats the error at every call."""
-        with contextlib.suppress(self._error):
-            self._slide.close()
-            self._slide = type(self._slide)(str(self._path))
+    def _open(self) -> Any:
+        slide = self._openslide.OpenSlide(str(self._path))
+        slide.set_cache(_decoded_tiles(os.getpid()))
+        return slide
+
+    def _read_region(self, *place: Any) -> Any:
+        try:
+            return self._slide.read_region(*place)
+        except self._openslide.OpenSlideError:
+            # OpenSlide repeats an error at every later call, also one of another thread.
+            slide = self._open()
+            image = slide.read_region(*place)
+            self._slide = slide  # The threads that read from the former one keep it open.
+            return image
 
     def close(self) -> None:
         """Close the file."""
@@ -106,6 +118,14 @@ def openslide_format(path: Path) -> str | None:
 
     with Complaints():
         return openslide.OpenSlide.detect_format(str(path))
+
+
+@functools.cache
+def _decoded_tiles(process: int) -> Any:
+    """OpenSlide's cache for all slides of a process; by default, each open slide takes 32 MiB of its own."""
+    import openslide
+
+    return openslide.OpenSlideCache(MAX_BYTES)
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
@@ -127,9 +147,11 @@ def _bounds_corner(properties: Mapping[str, str]) -> tuple[int, int]:
 
 def _on_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """RGB pixels, white where there is no image; half-covered pixels at a shifted edge keep their color."""
-    pixels = np.ascontiguousarray(rgba[..., :3])
-    pixels[rgba[..., 3] < 128] = WHITE
-    return pixels
+    # OpenCV takes a third of the time of copies in NumPy.
+    pixels, covered = cv2.cvtColor(rgba, cv2.COLOR_RGBA2RGB), cv2.extractChannel(rgba, 3)
+    if covered.min() < 128:
+        pixels[covered < 128] = WHITE
+    return np.asarray(pixels, np.uint8)
 
 
 def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray[np.uint8]:
@@ -142,11 +164,21 @@ def _undo_shift(pixels: NDArray[np.uint8], late_px: float, axis: int) -> NDArray
     fraction = round(abs(late_px) * _MIX_STEPS) / _MIX_STEPS
     if fraction == 0:
         return pixels
-    from scipy.signal import lfilter
-
-    along = np.moveaxis(pixels, axis, 0)
-    mixed = (along[::-1] if late_px > 0 else along).astype(np.float32)
+    along = cv2.transpose(pixels) if axis else pixels
+    mixed = along.reshape(len(along), -1)
+    solved = np.empty(mixed.shape, np.uint8)
     ratio = fraction / (1 - fraction)
-    solved, _ = lfilter([1 / (1 - fraction)], [1.0, ratio], mixed, axis=0, zi=-ratio * mixed[:1])
-    solved = np.rint(solved).clip(0, 255).astype(np.uint8)
-    return np.ascontiguousarray(np.moveaxis(solved[::-1] if late_px > 0 else solved, 0, axis))
+    rows = range(len(mixed))[:: -1 if late_px > 0 else 1]
+    carry = (-ratio * mixed[rows[0]].astype(np.float32)).astype(np.float64)
+    row = np.empty_like(carry)
+    # Row by row, in a core's cache: SciPy's filter takes six times as long.
+    for number in rows:
+        np.multiply(mixed[number], 1 / (1 - fraction), out=row)
+        row += carry
+        np.multiply(row, -ratio, out=carry)
+        np.rint(row, out=row)
+        np.maximum(row, 0, out=row)
+        np.minimum(row, 255, out=row)
+        solved[number] = row
+    as_before = solved.reshape(along.shape)
+    return np.asarray(cv2.transpose(as_before) if axis else as_before, np.uint8)

@@ -1,4 +1,4 @@
-"""Decode regions in several threads of this process, in order; cuCIM decodes without Python's lock.
+"""Decode regions in several threads of this process, in order; cuCIM and OpenSlide decode without Python's lock.
 
 The default is one thread, also in every forked process: a training has many reading processes already.
 """
