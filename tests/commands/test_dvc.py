@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -52,25 +53,28 @@ def test_a_command_in_a_fork_prints_and_ends_as_it_does_alone(
     assert _ran([*HERE, *command], tmp_path, variables) == alone
 
 
-def _processor_ticks(process: Path) -> str:
-    """Processor time that a process, given by its folder in /proc, has used outside the system."""
-    return (process / "stat").read_text().rsplit(")", 1)[1].split()[11]
+def _stat(process: Path) -> list[str]:
+    """State, number of the parent, and more (`man proc_pid_stat`) of a process, given by its folder in /proc."""
+    return (process / "stat").read_text().rsplit(")", 1)[1].split()
+
+
+def _children() -> list[Path]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            found += [process] * (_stat(process)[1] == str(os.getpid()))
+    return found
 
 
 def test_a_command_prints_the_same_when_all_libraries_are_loaded(
     variables: dict[str, str], tmp_path: Path
 ) -> None:
     """MONAI loads numcodecs, which warns of deprecation as the process ends."""
-    started = [
-        Path("/proc", pid)
-        for file in Path("/proc/self/task").glob("*/children")
-        for pid in file.read_text().split()
-    ]
     [process] = [
-        each for each in started if b"\0histo_monai.pipeline.warm\0" in (each / "cmdline").read_bytes()
+        each for each in _children() if b"\0histo_monai.pipeline.warm\0" in (each / "cmdline").read_bytes()
     ]
     before = ""
-    while (now := _processor_ticks(process)) != before:  # it still loads
+    while (now := _stat(process)[11]) != before:  # its processor time: it still loads
         before = now
         time.sleep(1)
     assert "numcodecs" in (process / "maps").read_text()
