@@ -65,12 +65,16 @@ class ClassMeans:
         points = unit(rows)
         classes = range(num_classes or 0)
         of_class = [(points[targets == number], weights[targets == number]) for number in classes]
-        models = []
-        for threshold, number, labels_each in grid:
-            centers = [
+        by_prototypes = {
+            (number, labels_each): [
                 _centers(own, own_weights, max(1, min(number, len(own) // labels_each)))
                 for own, own_weights in of_class
             ]
+            for number, labels_each in {setting[1:] for setting in grid}
+        }
+        models = []
+        for threshold, number, labels_each in grid:
+            centers = by_prototypes[number, labels_each]
             owners = np.repeat(np.arange(len(centers)), [len(own) for own in centers])
             overall = np.mean([own.mean(axis=0) for own in centers], axis=0)
             means = overall + soft_threshold(np.concatenate(centers) - overall, threshold)
