@@ -221,7 +221,7 @@ def _next_steps(target: Path, dataset: str | None, in_repository: bool) -> str:
         steps += [
             "",
             "The first result is a head on frozen features. To pretrain the encoder on your slides after it,",
-            "in about an hour of one core:",
+            "in some 35 minutes of one core:",
             "",
             f"    {PRETRAIN}",
             "",
