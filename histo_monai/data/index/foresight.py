@@ -134,7 +134,8 @@ def _cross_validation(table: pd.DataFrame, ahead: Ahead) -> list[str]:
             labels = f"all labels of class {label!r}" if label else "all labels"
             why = f"{labels} are of {group}, and cross-validation needs two patients of each class"
             if (table["split"] == "test").any():
-                return [f"cross-validation cannot run: {why}. Fix: label patches of another patient"]
+                fix = "label patches of another patient, or correct a misspelled class"
+                return [f"cross-validation cannot run: {why}. Fix: {fix}"]
             return [
                 f"no result can be measured: no patch has the split test, and {why}. Fix: label patches of another "
                 "patient, or mark test patients in the column split"

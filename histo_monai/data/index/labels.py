@@ -130,8 +130,10 @@ def _check_classes(table: pd.DataFrame, *, is_separate: bool = False) -> list[st
     for split, other in (*pairs, ("test", "train")):
         lacking = sorted(classes[split] - classes[other])
         if lacking:
+            first = table[(table["split"] == split) & (table["label"] == lacking[0])].iloc[0]
             raise InputError(
-                f"class {lacking[0]!r} is in {split} but not in {other}. Fix: add patches of it to both."
+                f"{first['slide_id'] or first['path']}: class {lacking[0]!r} is in {split} but not in {other}. "
+                "Fix: correct its spelling, or add patches of it to both."
             )
     if not classes["test"]:
         figures = (

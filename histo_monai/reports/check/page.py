@@ -153,7 +153,7 @@ def _pictures(checked: Checked) -> str:
         about += [f"{row['mpp']:.4g} µm/px", f"{num} labeled patches" if num else ""]
         words = ", ".join(str(word) for word in about if word)
         figures.append(
-            f"<figure><img src='{escape(path)}' alt='{escape(slide_id)}with tissue and patches' loading=lazy>"
+            f"<figure><img src='{escape(path)}' alt='{escape(slide_id)} with tissue and patches' loading=lazy>"
             f"<figcaption><b>{escape(slide_id)}</b><br>{escape(words)}</figcaption></figure>"
         )
     shown = f"<p class=key>Pale: no tissue. {dots}{tint}{key}</p><div class=slides>{''.join(figures)}</div>"
