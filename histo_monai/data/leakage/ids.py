@@ -91,4 +91,7 @@ def no_patients(table: pd.DataFrame) -> list[str]:
         if (table["slide_id"] != "").all()
         else "patients are unknown"
     )
-    return [f"no patient ids: {counted}, so a patient may be in two splits, and results may be too good"]
+    return [
+        f"no patient ids: {counted}, so a patient may be in two splits, and results may be too good. Fix: fill "
+        "patient_id if a patient has several slides or images"
+    ]

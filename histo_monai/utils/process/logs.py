@@ -29,6 +29,9 @@ def log_to_stderr(level: int = logging.INFO) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # Letters that the font lacks appear as boxes; the table beside the picture has the name.
     warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font", UserWarning)
+    # torch 2.14 renames these two; the oldest torch that is allowed lacks the new names.
+    old_names = r"(torch\.distributed\.nn|`broadcast_buffers`).* is deprecated"
+    warnings.filterwarnings("ignore", old_names, FutureWarning)
     logging.getLogger("ignite").setLevel(
         logging.CRITICAL
     )  # It logs tracebacks of errors that are raised anyway.
