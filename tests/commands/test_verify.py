@@ -157,7 +157,7 @@ def test_other_params_are_a_warning(finished: Path, verify: Any) -> None:
     params.write_text(before)
     assert status == 0
     assert [one["message"] for one in findings if one["what"] == "params.yaml"] == [
-        "2 of 2 records made with different params; `dvc status` lists the affected stages"
+        "2 of 2 records made with different params; `dvc status` lists stages to run again, if any"
     ]
 
 

@@ -253,7 +253,7 @@ def _compared_with_now(provenances: list[tuple[dict[str, Any], Path]]) -> list[F
             "params.yaml",
             num_params,
             total,
-            "made with different params; `dvc status` lists the affected stages",
+            "made with different params; `dvc status` lists stages to run again, if any",
         ),
         _same_or(
             "packages", len(others), total, f"made with different versions: {', '.join(sorted(others))}"
