@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserType, Page, ViewportSize, sync_playwright
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SIZE: ViewportSize = {"width": 1000, "height": 640}
@@ -30,6 +30,16 @@ CENTER = """() => {
   const box = document.getElementById("viewer").getBoundingClientRect();
   window.scrollBy(0, box.top - 70);
 }"""
+
+
+def installed_browser() -> str | None:
+    """Path of a browser of this machine, if there is one."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def launched(chromium: BrowserType, path: str) -> Browser:
+    """A browser without a window, which also runs as root and without a GPU."""
+    return chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
 
 
 class Recording:
@@ -139,11 +149,11 @@ def main() -> None:
     needed = "slide" if options.what == "viewer" else "keys"
     if not getattr(options, needed):
         parser.error(f"{options.what} needs --{needed}")
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    found = installed_browser()
     if found is None:
         sys.exit(f"recordings: none of {', '.join(BROWSERS)} is installed")
     with sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        browser = launched(browsers.chromium, found)
         page = browser.new_page(viewport=SIZE)
         page.goto(options.page.resolve().as_uri())
         recorded = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+from documentation.recordings import BROWSERS, installed_browser, launched
+
 DRAWN = """() => [...document.querySelectorAll("[data-chart]")].every(
   (place) => place.classList.contains("drawn") && place.querySelector("svg .role-mark > *"))"""
 """Whether every chart has marks."""
@@ -21,11 +21,12 @@ DRAWN = """() => [...document.querySelectorAll("[data-chart]")].every(
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser of this machine; where there is none the test is skipped, or fails in CI."""
-    found = [place for place in map(shutil.which, BROWSERS) if place]
-    if not found and not os.environ.get("CI"):
+    found = installed_browser()
+    if found is None and not os.environ.get("CI"):
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+    assert found
     with sync_playwright() as browsers:
-        opened = browsers.chromium.launch(executable_path=found[0], args=["--no-sandbox", "--disable-gpu"])
+        opened = launched(browsers.chromium, found)
         yield opened
         opened.close()
 

@@ -122,7 +122,11 @@ def openslide_format(path: Path) -> str | None:
 
 @functools.cache
 def _decoded_tiles(process: int) -> Any:
-    """OpenSlide's cache for all slides of a process; by default, each open slide takes 32 MiB of its own."""
+    """OpenSlide's cache for all slides of a process; by default, each open slide takes 32 MiB of its own.
+
+    Args:
+        process: number of the process; a fork makes a cache of its own.
+    """
     import openslide
 
     return openslide.OpenSlideCache(MAX_BYTES)

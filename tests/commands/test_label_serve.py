@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,12 +20,12 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Page, expect
 
+from documentation.recordings import installed_browser
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.suggestions.merging import merge_labels
 from histo_monai.reports.labeling.answers import Answers
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import OutputError
-from tests.browsers import BROWSERS
 from tests.hostile.project import write_slide, write_text
 
 CLASSES = ("tumor", '<b>"normal", x</b>')
@@ -185,7 +184,8 @@ def test_a_server_that_is_killed_among_answers_has_all_but_the_one_being_given(
 def test_a_killed_browser_loses_at_most_the_answer_being_given(
     squares: Path, tmp_path: Path, browser: Any
 ) -> None:
-    program = next(filter(None, map(shutil.which, BROWSERS)))
+    program = installed_browser()
+    assert program
     command = [
         *(program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"),
         f"--user-data-dir={tmp_path / 'profile'}",
