@@ -25,6 +25,12 @@ _LEAST_HE, _LEAST_HE_BESIDE_INK = 0.2, 0.8
 _SPREADS, _NEAREST, _FARTHEST, _FARTHEST_ABOVE = 5.0, -0.09, -0.02, 0.1
 """Hue of ink: so many median absolute deviations above the slide's median, at least and at most these values; at most
 the last one above the median, if that is more."""
+_RED, _RED_OF_DENSITY, _RED_ABSORBED, _RED_DENSEST, _RED_OF_SUM = -0.09, 0.03, 0.8, 4.0, 0.25
+"""Red ink: least (blue - green) / sum plus the second value times the sum, that counts up to the fourth; least sum;
+largest red / sum."""
+_RED_QUANTILE, _RED_ABOVE = 0.1, 0.14
+"""The first value rises on bloody slides, to this quantile of (blue - green) / sum and so much more."""
+_RED_STROKE_PX = 3
 _DENSE_GRAY, _COLORLESS = 1.0, 0.35
 """Least optical density of every color of black, and its largest relative difference between colors."""
 _BLURRED, _BLURRED_OF_CONTRAST = 0.22, 0.70
@@ -33,13 +39,14 @@ _WINDOW_PX, _CONTRAST_UM = 3, 16.0
 
 
 def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Mask of green and blue ink, and of thin black ink; empty on slides that are not mostly hematoxylin and eosin.
+    """Mask of green, blue and red ink, and of thin black ink; empty on slides not mostly hematoxylin and eosin.
 
     By the law of Beer and Lambert the optical densities of stains add up. Hematoxylin and eosin absorb more green than
     red in any mixture (Ruifrok & Johnston 2001); inks absorb as much red or more. The hue is (red - green) / sum of the
     densities relative to the glass. Ink is above the slide's median hue by five median absolute deviations, and above
-    -0.09; every hue above -0.02, and by 0.1 above the median, is ink. Red ink looks like blood and is not found. The
-    blue of trichrome and of Alcian blue counts as ink.
+    -0.09; every hue above -0.02, and by 0.1 above the median, is ink. Red ink absorbs blue nearly as much as green,
+    eosin and blood less; the denser, the less is asked. Areas narrower than three pixels are not red ink. The blue of
+    trichrome and of Alcian blue counts as ink.
 
     Args:
         rgb: Thumbnail, shape (h, w, 3), uint8; best at 8 to 16 µm per pixel.
@@ -57,7 +64,8 @@ def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     middle = np.median(hue[is_stain])
     spread = np.median(np.abs(hue[is_stain] - middle))
     farthest = max(_FARTHEST, middle + _FARTHEST_ABOVE)  # Some hematoxylin is blue.
-    return _wider(is_colored & (hue > np.clip(middle + _SPREADS * spread, _NEAREST, farthest)))
+    is_ink = is_colored & (hue > np.clip(middle + _SPREADS * spread, _NEAREST, farthest))
+    return _wider(is_ink | _red_ink(densities, is_stain))
 
 
 def dark_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -110,6 +118,17 @@ def blur_mask(fine: NDArray[np.uint8], tissue: NDArray[np.bool_]) -> NDArray[np.
         of_contrast < _BLURRED_OF_CONTRAST * np.median(of_contrast[tissue])
     )
     return np.asarray(is_blurred & tissue)
+
+
+def _red_ink(densities: NDArray[np.float32], is_stain: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    red, green, blue = np.moveaxis(densities, 2, 0)
+    total = red + green + blue
+    hue = (blue - green) / np.maximum(total, 1e-3)
+    least = max(_RED, np.quantile(hue[is_stain], _RED_QUANTILE) + _RED_ABOVE)
+    is_red = (hue + _RED_OF_DENSITY * np.minimum(total, _RED_DENSEST) > least) & (red < green)
+    is_red &= (red < _RED_OF_SUM * total) & (total > _RED_ABSORBED)
+    stroke = np.ones((_RED_STROKE_PX, _RED_STROKE_PX), np.uint8)
+    return cv2.morphologyEx(is_red.astype(np.uint8), cv2.MORPH_OPEN, stroke) > 0
 
 
 def _densities(rgb: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:

@@ -7,20 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from documentation import hooks
+from tests.documentation.pages import user_pages
 
-RESEARCH = "Research"
-"""Part of the menu whose pages hold measurements, and may be long."""
 MAX_WORDS, MAX_WORDS_README, MAX_WORDS_SENTENCE, MEDIAN_WORDS_SENTENCE = 20_000, 600, 40, 18
 PRIVATE = ("cohorts?", "draws?", "foresight", "house", "luck", "remarks?", "told")
 """The field says: simulated dataset, random subset, preflight check, module, run-to-run variation, warning, stated."""
-
-
-def _user_pages(root: Path) -> list[Path]:
-    menu = hooks.menu((root / "docs" / hooks.MENU).read_text(encoding="utf-8"))
-    research = {path for part in menu for page in part.get(RESEARCH, []) for path in page.values()}
-    assert research
-    return [path for path in sorted((root / "docs").glob("*.md")) if path.name not in research]
 
 
 def _without_code(page: str) -> str:
@@ -51,7 +42,7 @@ def test_words_and_sentences_are_counted_without_code_and_tables() -> None:
 
 def test_pages_for_users_have_few_words_in_all(root: Path) -> None:
     words = {
-        path.name: _num_words(_without_code(path.read_text(encoding="utf-8"))) for path in _user_pages(root)
+        path.name: _num_words(_without_code(path.read_text(encoding="utf-8"))) for path in user_pages(root)
     }
     assert len(words) > 20
     assert sum(words.values()) <= MAX_WORDS, sorted(words.items(), key=lambda item: -item[1])
@@ -59,7 +50,7 @@ def test_pages_for_users_have_few_words_in_all(root: Path) -> None:
 
 
 def test_no_sentence_is_long_and_half_are_short(root: Path) -> None:
-    pages = [root / "README.md", *_user_pages(root)]
+    pages = [root / "README.md", *user_pages(root)]
     words = {
         (path.name, sentence): _num_words(sentence)
         for path in pages
@@ -71,6 +62,6 @@ def test_no_sentence_is_long_and_half_are_short(root: Path) -> None:
 
 
 def test_pages_use_the_words_of_the_field(root: Path) -> None:
-    for path in [root / "README.md", *_user_pages(root)]:
+    for path in [root / "README.md", *user_pages(root)]:
         found = re.findall(rf"\b(?:{'|'.join(PRIVATE)})\b", _without_code(path.read_text(encoding="utf-8")))
         assert not found, path.name

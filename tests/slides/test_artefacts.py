@@ -17,9 +17,13 @@ from histo_monai.utils.errors import InputError
 
 HEMATOXYLIN, EOSIN, DAB = (0.650, 0.704, 0.286), (0.072, 0.990, 0.105), (0.268, 0.570, 0.776)
 """Optical densities of red, green and blue (Ruifrok & Johnston 2001)."""
+MACENKO = (0.563, 0.720, 0.406), (0.216, 0.801, 0.558)
+"""Hematoxylin and eosin as Macenko et al. 2009 use them for reference; their eosin absorbs more blue."""
 INKS = {"blue": (30, 60, 160), "green": (20, 120, 60), "light green": (70, 190, 90)}
-BLACK, GLASS = (25, 25, 30), 245
-REAL = ("stomach-metaplasia.tif", "breast-lobular.tif", "atlas/anthracosis-he2.tif", "atlas/morphea.tif")
+BLACK, RED, GLASS = (25, 25, 30), (200, 30, 50), 245
+ATLAS = ("anthracosis-he2", "congestion-spleen", "morphea")
+REAL = ("stomach-metaplasia.tif", "breast-lobular.tif", *(f"atlas/{name}.tif" for name in ATLAS))
+"""`congestion-spleen` is mostly blood."""
 
 
 def stained(*stains: tuple[float, float, float]) -> np.ndarray:
@@ -49,6 +53,17 @@ def test_pen_is_found_and_hematoxylin_and_eosin_are_not_pen(ink: tuple[int, int,
     assert pen_mask(rgb)[stroke].mean() > 0.98
     assert not pen_mask(rgb)[far_from(stroke)].any()
     assert not pen_mask(stained(HEMATOXYLIN, EOSIN)).any()
+
+
+def test_red_ink_is_found_and_blood_is_not_ink() -> None:
+    rgb = stained(*MACENKO)
+    assert not pen_mask(rgb).any()
+    drawn, stroke = with_ink(rgb, RED, 12)
+    assert pen_mask(drawn)[stroke].mean() > 0.98
+    assert not pen_mask(drawn)[far_from(stroke)].any()
+    blood = cv2.circle(np.zeros((200, 200), np.uint8), (100, 100), 30, 1, -1) > 0
+    rgb[blood] = stained(tuple(3 * np.array(MACENKO[1])))[blood]
+    assert not pen_mask(rgb).any()
 
 
 def test_blue_hematoxylin_is_no_pen() -> None:
@@ -93,7 +108,7 @@ def test_real_slides_lose_at_most_3_percent_and_drawn_ink_is_found(real_slides: 
         assert usable_tissue(slide, 16.0, ("blur",)).excluded_fraction <= 0.03
         rgb = slide.thumbnail(16.0)
     tissue = tissue_mask(rgb)
-    for ink in (*INKS.values(), BLACK):
+    for ink in (*INKS.values(), RED, BLACK):
         drawn, stroke = with_ink(rgb, ink, 12, opacity=0.9)
         found = pen_mask(drawn) | dark_mask(drawn)
         assert found[stroke & tissue].mean() > 0.9, ink
