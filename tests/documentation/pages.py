@@ -12,7 +12,9 @@ RESEARCH = "Research"
 
 def research_pages(root: Path) -> list[Path]:
     menu = hooks.menu((root / "docs" / hooks.MENU).read_text(encoding="utf-8"))
-    return [root / "docs" / path for part in menu for page in part.get(RESEARCH, []) for path in page.values()]
+    return [
+        root / "docs" / path for part in menu for page in part.get(RESEARCH, []) for path in page.values()
+    ]
 
 
 def user_pages(root: Path) -> list[Path]:

@@ -11,7 +11,8 @@ from tests.documentation.pages import research_pages, user_pages
 UNITS = "s|ms|seconds|minutes|hours|times|MB|GB|MiB|GiB"
 NUMBER = r"\d[\d,]*(?:\.\d+)?|\.\d+"
 FIGURE = re.compile(
-    rf"(?<![\w./])(?:\.\d+|0\.\d+(?= \()|\d[\d,]*(?:\.\d+)?(?= %|(?:, {NUMBER})* (?:{UNITS})\b))", re.IGNORECASE
+    rf"(?<![\w./])(?:\.\d+|0\.\d+(?= \()|\d[\d,]*(?:\.\d+)?(?= %|(?:, {NUMBER})* (?:{UNITS})\b))",
+    re.IGNORECASE,
 )
 LINK = re.compile(r"\]\((?:docs/)?([a-z_]+\.md)(?:#([^)]*))?\)")
 NOT_MEASURED = {
@@ -50,7 +51,9 @@ def _is_stated(figure: str, text: str) -> bool:
     """Whether the text has the number, or one that rounds to it."""
     num_decimals = len(figure.partition(".")[2])
     numbers = (float(found.replace(",", "")) for found in re.findall(NUMBER, text))
-    return any(abs(number - float(figure.replace(",", ""))) <= 0.5001 * 10**-num_decimals for number in numbers)
+    return any(
+        abs(number - float(figure.replace(",", ""))) <= 0.5001 * 10**-num_decimals for number in numbers
+    )
 
 
 def _linked(section: str, sources: dict[str, str]) -> list[str]:
@@ -65,9 +68,12 @@ def _linked(section: str, sources: dict[str, str]) -> list[str]:
 
 
 def test_figures_are_found_in_text_and_tables() -> None:
-    text = "- .78 (.70 to .86), 0.5 px, 12.5 % of 1,200 patches in 37, 40 and 1.5 seconds; `.9` | .05 | v0.2.0"
+    text = (
+        "- .78 (.70 to .86), 0.5 px, 12.5 % of 1,200 patches in 37, 40 and 1.5 seconds; `.9` | .05 | v0.2.0"
+    )
     assert _figures(_without_code(text)) == {".78", ".70", ".86", "12.5", "1.5", ".05"}
-    assert _is_stated(".78", "0.776 or 12") and not _is_stated(".78", "0.79, 78")
+    assert _is_stated(".78", "0.776 or 12")
+    assert not _is_stated(".78", "0.79, 78")
     assert _anchor("## 2026-11-28: the paper's way, again\ntext") == "2026-11-28-the-papers-way-again"
 
 
@@ -79,7 +85,9 @@ def test_figures_of_user_pages_stand_in_the_research_page_that_is_linked(root: P
             figures = _figures(section) - NOT_MEASURED.get(path.name, set()) - {LEVEL}
             texts = "\n".join(_linked(section, sources))
             missing = [figure for figure in figures if not _is_stated(figure, texts)]
-            assert not missing, f"{path.name}, {section.splitlines()[0]}: {sorted(missing)} in no linked entry"
+            assert not missing, (
+                f"{path.name}, {section.splitlines()[0]}: {sorted(missing)} in no linked entry"
+            )
             num_figures += len(figures)
     assert num_figures > 50
 
@@ -89,6 +97,8 @@ def test_research_states_dates_and_commits(root: Path) -> None:
         page = path.read_text(encoding="utf-8")
         if path.name == "research_log.md":
             for entry in list(_sections(page))[1:]:
-                assert re.match(r"## 20\d\d-\d\d-\d\d: .*\nCommit [0-9a-f]{8}\.\n", entry), entry.splitlines()[0]
+                assert re.match(r"## 20\d\d-\d\d-\d\d: .*\nCommit [0-9a-f]{8}\.\n", entry), (
+                    entry.splitlines()[0]
+                )
         else:
             assert re.search(r"20\d\d-\d\d-\d\d, commit [0-9a-f]{8}", page), path.name
