@@ -168,12 +168,12 @@ def checked_files(path: Path) -> tuple[Path, ...]:
         path.open("rb").close()
         size = path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
-        raise SlideError(path, "no such file. Fix: check the path in the manifest.") from None
+        raise SlideError(path, "no such file. Fix: check the path in the table of slides.") from None
     except InputFileError as error:
         if any((path / name).is_file() for name in (".zattrs", "zarr.json")):
             what = "an OME-Zarr folder. Fix: convert it with raw2ometiff, and name the OME-TIFF."
             raise SlideError(path, what) from None
-        fix = ". Fix: check the path in the manifest." if error.problem == str(error) else ""
+        fix = ". Fix: check the path in the table of slides." if error.problem == str(error) else ""
         raise SlideError(path, f"{str(error).removeprefix(f'{path}: ')}{fix}") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL.
         why = getattr(error, "strerror", None) or error

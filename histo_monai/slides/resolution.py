@@ -79,7 +79,8 @@ def resolve_mpp(
     if stated is not None:
         if not _is_plausible(stated):
             raise SlideError(
-                path, f"mpp = {stated:g} in the manifest is no microscope resolution. Fix: set {_range()}."
+                path,
+                f"mpp = {stated:g} in the table of slides is no microscope resolution. Fix: set {_range()}.",
             )
         if of_file is not None and abs(of_file - stated) > _CONTRADICTION * of_file:
             logger.warning(
@@ -92,7 +93,8 @@ def resolve_mpp(
         odd = "".join(f"; {one.source}: {one.mpp:.4g}" for one in statements)
         raise NoResolutionError(
             path,
-            f"states no resolution ({_range()}{odd}). Fix: fill the manifest column mpp (µm per level-0 pixel).",
+            f"states no resolution ({_range()}{odd}). Fix: fill the column mpp of the table of slides (µm per "
+            "level-0 pixel).",
         )
     _warn_of_contradiction(path, plausible)
     _warn_of_power(path, of_file, objective_power(pages, properties))
@@ -150,7 +152,8 @@ def _warn_of_contradiction(path: Path, plausible: Sequence[Statement]) -> None:
     for other in plausible[1:]:
         if abs(other.mpp - used.mpp) > _CONTRADICTION * used.mpp:
             logger.warning(
-                "slide %s: %s: %g µm/px, %s: %g µm/px%s; using %g. Fix if wrong: fill the manifest column mpp",
+                "slide %s: %s: %g µm/px, %s: %g µm/px%s; using %g. Fix if wrong: fill the column mpp of the "
+                "table of slides",
                 path, used.source, used.mpp, other.source, other.mpp, _slip(other.mpp / used.mpp), used.mpp,
             )  # fmt: skip
             return
@@ -164,7 +167,8 @@ def _warn_of_power(path: Path, mpp: float, power: float | None) -> None:
         slip = min((10.0, 0.1), key=lambda one: abs(ratio - one) / one)
         is_slip = 1 / _TEN_FOLD <= ratio / slip <= _TEN_FOLD
         logger.warning(
-            "slide %s: %g µm/px at %gx, where about %g is usual%s. Fix if wrong: fill the manifest column mpp",
+            "slide %s: %g µm/px at %gx, where about %g is usual%s. Fix if wrong: fill the column mpp of the table "
+            "of slides",
             path, mpp, power, _MPP_OF_1X / power, _slip(slip) if is_slip else "",
         )  # fmt: skip
 

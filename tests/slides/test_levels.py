@@ -123,7 +123,7 @@ def test_statements_that_contradict_each_other_are_one_warning(
 
 def test_what_the_file_states_of_no_microscope_is_named(waves, tmp_path):
     path = write_tiff(tmp_path / "s.tif", [level(waves, 1, mpp=0.025)])
-    with pytest.raises(SlideError, match=r"0\.025.*manifest column mpp"):
+    with pytest.raises(SlideError, match=r"0\.025.*column mpp of the table of slides"):
         open_slide(path)
 
 

@@ -28,7 +28,7 @@ def test_real_slides_state_the_resolution_that_their_source_lists(real_slides, n
 
 @pytest.mark.parametrize("name", ["lymph-node.tif", "tcga-cr-7395-01a-01-ts1.svs"])
 def test_a_slide_without_resolution_is_an_error_that_names_it_and_the_manifest_column(real_slides, name):
-    with pytest.raises(SlideError, match=rf"{name}: .*manifest column mpp") as caught:
+    with pytest.raises(SlideError, match=rf"{name}: .*column mpp of the table of slides") as caught:
         open_slide(real_slides / name)
     assert "\n" not in str(caught.value)
     with open_slide(real_slides / name, mpp=0.25) as slide:
@@ -57,7 +57,7 @@ def test_inches_and_centimeters_are_told_apart(write_slide, noise):
 )
 def test_tags_that_are_no_microscope_resolution_count_as_missing(write_slide, noise, tags):
     path = write_slide(noise, (1,), mpp=None, **tags)
-    with pytest.raises(SlideError, match="manifest column mpp"):
+    with pytest.raises(SlideError, match="column mpp of the table of slides"):
         open_slide(path)
 
 
@@ -74,7 +74,7 @@ def test_the_manifest_wins_and_a_contradiction_is_logged(write_slide, noise, cap
 
 
 def test_an_impossible_resolution_in_the_manifest_is_refused(write_slide, noise):
-    with pytest.raises(SlideError, match="mpp = 250 in the manifest"):
+    with pytest.raises(SlideError, match="mpp = 250 in the table of slides"):
         open_slide(write_slide(noise), mpp=250)
 
 

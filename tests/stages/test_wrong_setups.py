@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "test slide that is not there": (
         lambda: (OWN / "s6.tif").unlink(),
-        r"s6\.tif: no such file. Fix: check the path in the manifest",
+        r"s6\.tif: no such file. Fix: check the path in the table of slides",
     ),
     "test slide that is no slide": (
         lambda: write_text(OWN / "s5.tif", "not a slide"),
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "test slide without µm/px": (
         lambda: write_slide(OWN / "s6.tif", 6, mpp=None),
-        r"s6\.tif.*states no resolution.*fill the manifest column mpp",
+        r"s6\.tif.*states no resolution.*fill the column mpp of the table of slides",
     ),
     "slide that is coarser than the labels": (
         lambda: write_slide(OWN / "s6.tif", 6, mpp=2.0),
