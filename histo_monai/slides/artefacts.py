@@ -25,6 +25,9 @@ _LEAST_HE, _LEAST_HE_BESIDE_INK = 0.2, 0.8
 _SPREADS, _NEAREST, _FARTHEST, _FARTHEST_ABOVE = 5.0, -0.09, -0.02, 0.1
 """Hue of ink: so many median absolute deviations above the slide's median, at least and at most these values; at most
 the last one above the median, if that is more."""
+_DENSE, _DENSE_OF_MEDIAN, _DENSITY_SPAN, _OF_DENSITY = 2.0, 1.5, 2.0, 0.05
+"""Hue of ink on tissue: density counts from this sum, and from so many medians of the slide; up to so much more; by
+how much."""
 _RED, _RED_OF_DENSITY, _RED_ABSORBED, _RED_DENSEST, _RED_OF_SUM = -0.09, 0.03, 0.8, 4.0, 0.25
 """Red ink: least (blue - green) / sum plus the second value times the sum, that counts up to the fourth; least sum;
 largest red / sum."""
@@ -44,9 +47,9 @@ def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     By the law of Beer and Lambert the optical densities of stains add up. Hematoxylin and eosin absorb more green than
     red in any mixture (Ruifrok & Johnston 2001); inks absorb as much red or more. The hue is (red - green) / sum of the
     densities relative to the glass. Ink is above the slide's median hue by five median absolute deviations, and above
-    -0.09; every hue above -0.02, and by 0.1 above the median, is ink. Red ink absorbs blue nearly as much as green,
-    eosin and blood less; the denser, the less is asked. Areas narrower than three pixels are not red ink. The blue of
-    trichrome and of Alcian blue counts as ink.
+    -0.09; every hue above -0.02, and by 0.1 above the median, is ink. Ink on tissue is denser than tissue, so dense
+    pixels need less hue. Red ink absorbs blue nearly as much as green, eosin and blood less. Areas narrower than three
+    pixels are not red ink. The blue of trichrome and of Alcian blue counts as ink.
 
     Args:
         rgb: Thumbnail, shape (h, w, 3), uint8; best at 8 to 16 µm per pixel.
@@ -64,7 +67,9 @@ def pen_mask(rgb: NDArray[np.uint8]) -> NDArray[np.bool_]:
     middle = np.median(hue[is_stain])
     spread = np.median(np.abs(hue[is_stain] - middle))
     farthest = max(_FARTHEST, middle + _FARTHEST_ABOVE)  # Some hematoxylin is blue.
-    is_ink = is_colored & (hue > np.clip(middle + _SPREADS * spread, _NEAREST, farthest))
+    dense = max(_DENSE, _DENSE_OF_MEDIAN * np.median(total[is_stain]))
+    denser = _OF_DENSITY * np.clip(total - dense, 0, _DENSITY_SPAN)
+    is_ink = is_colored & (hue + denser > np.clip(middle + _SPREADS * spread, _NEAREST, farthest))
     return _wider(is_ink | _red_ink(densities, is_stain))
 
 

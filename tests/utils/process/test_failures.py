@@ -127,3 +127,16 @@ def test_memory_that_is_not_to_be_had_is_one_line_with_the_remedy(work: Callable
 def test_words_of_libraries_that_have_no_error_of_their_own(error: Exception, says: str | None) -> None:
     line = _one_line(error)
     assert (line is None) if says is None else str(line).startswith(says)
+
+
+def test_a_denied_semaphore_is_one_line_and_a_denied_file_keeps_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    denied, of_file = (
+        PermissionError(13, "Permission denied"),
+        PermissionError(13, "Permission denied", "a.tif"),
+    )
+    assert _one_line(denied) == str(denied)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert str(_one_line(denied)).startswith("/dev/shm: this user may not write there")
+    assert _one_line(of_file) == str(of_file)
