@@ -75,16 +75,18 @@ class Stepping:
         augment: the views of a batch that is on the device.
         read: the pixels of a batch, as loaders give them.
         drain: takes what the reading processes have ready.
+        network: that is trained; `alone` takes a context in which its encoders run, in place of CUDA graphs.
         counts: of a step: bytes decoded and transferred, and operations of `alone`, which is called once.
         method: of a student, for who compares it; with `views` and `batch`.
     """
 
     whole: Callable[[], object]
-    alone: Callable[[], object]
+    alone: Callable[..., object]
     augment: Callable[[], object]
     read: Callable[[], object]
     drain: Callable[[], object]
     counts: Callable[[], dict[str, float]]
+    network: torch.nn.Module
     method: Any = None
     views: tuple[torch.Tensor, ...] = ()
     batch: Batch | None = None
@@ -126,7 +128,7 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
         task = pretext.training_task(*fresh, Step(0, 1, next(numbers)))
         training_step(pretext, network, optimizer, task, device, graphs)
 
-    def alone(asked_for: EncoderGraphs | None = graphs) -> None:
+    def alone(asked_for: Any = graphs) -> None:
         training_step(pretext, network, optimizer, ready, device, asked_for)
 
     return Stepping(
@@ -136,6 +138,7 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
         read=lambda: next(batches),
         drain=lambda: [next(batches) for _ in range(2 * size.workers)],
         counts=lambda: _counts(tiles, first, lambda: alone(None)),
+        network=network,
     )
 
 
@@ -182,7 +185,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
 
     graphs = EncoderGraphs(method.network, device)
 
-    def alone(asked_for: EncoderGraphs | None = graphs) -> None:
+    def alone(asked_for: Any = graphs) -> None:
         with precision(device), asked_for or nullcontext():
             outputs = method.outputs(views)
         loss = method.measure(outputs, batch)["loss"].mean()
@@ -198,6 +201,7 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         read=lambda: next(pairs),
         drain=lambda: [next(pairs) for _ in range(2 * size.workers)],
         counts=lambda: _counts(tiles, (patches, targets, others, other_rows), lambda: alone(None)),
+        network=method.network,
         method=method,
         views=views,
         batch=batch,

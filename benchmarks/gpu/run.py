@@ -63,6 +63,7 @@ PARTS = (
     Part("ceilings", "gpu/ceilings.py", 10, 60, "copies and products of matrices, at most"),
     Part("steps", "parts/steps.py", 60, 170, "a step of every method at the paper's sizes"),
     Part("maps", "parts/maps.py", 40, 110, "a gigapixel slide, from file to map"),
+    Part("compiling", "parts/compiling.py", 60, 120, "encoders by torch.compile in place of CUDA graphs"),
     Part("policies", "parts/policies.py", 20, 60, "augmentation, images a second"),
     Part("grid", "gpu/grid.py", 60, 400, "few labels at 128 px, and stages of whole slides"),
 )

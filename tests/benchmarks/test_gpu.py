@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+
+from histo_monai.models.encoder import build_encoder
 
 
 @pytest.fixture
@@ -107,6 +110,26 @@ def test_steps_are_timed_of_every_method_that_trains_a_network(
     timed = importlib.import_module("steps").taught()
     assert {"paper", "supervised", "fixmatch", "mean_teacher", "rankup"} <= set(timed)
     assert not {"adabn", "self_training", "diagnoses"} & set(timed)  # they take no step
+
+
+def test_encoders_run_compiled_inside_the_context_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("benchmarks", "benchmarks/parts"):
+        monkeypatch.syspath_prepend(str(root / folder))
+    calls: list[str] = []
+
+    def compiled(forward: Any, **_: object) -> Any:
+        return lambda patches: calls.append("compiled") or forward(patches)
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    encoder, patches = build_encoder(), torch.rand(2, 3, 64, 64)
+    inside = importlib.import_module("compiling").CompiledEncoders(
+        nn.Sequential(encoder), torch.device("cpu")
+    )
+    before = encoder.eval()(patches)
+    with inside():
+        torch.testing.assert_close(encoder(patches), before)
+    encoder(patches)
+    assert calls == ["compiled"]
 
 
 def test_a_step_is_held_against_what_is_counted(program: ModuleType) -> None:
