@@ -1,6 +1,6 @@
 """Encoders by `torch.compile` in place of this package's CUDA graphs: a step's network, views ready, of every method.
 
-On a CPU, which has no CUDA graphs, the peer is the encoder as it is.
+A CPU has no CUDA graphs: there the encoder runs as it is. `--quick`: one pretext and one student, 32 px.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ def main() -> None:
     keep_freed_memory()
     options = asked()
     device, rounds = torch.device(options.device), 2 if options.quick else 15
-    patch_px = 32 if options.quick else 256
+    if not options.paper:
+        note("torch.compile is compared by benchmarks/gpu.sh")
+        return
+    num_methods, patch_px = (1, 32) if options.quick else (None, 256)
     with tempfile.TemporaryDirectory() as folder:
         path = make_slide(Path(folder) / "synthetic.tif", SLIDE_PX)
-        for name in trained()[: 1 if options.quick else None]:
+        for name in trained()[:num_methods]:
             if not is_time_up(f"compiled step of {name}"):
                 size = Size(patch_px, 4 if options.quick else 64, device, 0)
                 compare(
                     f"{name}, {size.batch_size} samples", pretext_stepping(path, name, size), size, rounds
                 )
-        for name in taught()[: 1 if options.quick else None]:
+        for name in taught()[:num_methods]:
             if not is_time_up(f"compiled step of {name}"):
                 size = Size(patch_px, 2 if options.quick else 8 if name == OF_PAPER else 16, device, 0)
                 step = student_stepping(path, name, size, is_kept=True, num_read=0)
