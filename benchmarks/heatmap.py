@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.models.encoder import build_encoder

@@ -21,7 +21,7 @@ from pathlib import Path
 import few_labels
 import numpy as np
 
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world, slide_specs
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, make_world, slide_specs
 from histo_monai.data.simulated.jobs import run_jobs
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.raster.stain import StainStyle

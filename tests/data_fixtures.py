@@ -14,28 +14,28 @@ import pytest
 import tifffile
 
 from histo_monai.data.readers.breastpathq import reader as breastpathq
-from histo_monai.data.simulated import Cohort, CohortSize, write_cohort
-from histo_monai.data.simulated.cohorts import breastpathq as breastpathq_cohort
-from histo_monai.data.simulated.cohorts import kather as kather_cohort
+from histo_monai.data.simulated import SimulatedDataset, SimulatedSize, write_simulated
+from histo_monai.data.simulated.datasets import breastpathq as simulated_breastpathq
+from histo_monai.data.simulated.datasets import kather as simulated_kather
 from histo_monai.data.tables.patches import LabeledDataset
 
 
-def _cohort(root: Path, cohort: Cohort, num_patches: int) -> Path:
-    size = CohortSize(
+def _simulated(root: Path, dataset: SimulatedDataset, num_patches: int) -> Path:
+    size = SimulatedSize(
         seed=3, num_slides=0, num_test_slides=0, num_patches=num_patches, slide_side_px=512, slide_mpp=1.0
     )
-    write_cohort(root, cohort, size, processes=1)
+    write_simulated(root, dataset, size, processes=1)
     return root
 
 
 @pytest.fixture(scope="session")
 def breastpathq_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _cohort(tmp_path_factory.mktemp("breastpathq"), breastpathq_cohort.COHORT, 24)
+    return _simulated(tmp_path_factory.mktemp("breastpathq"), simulated_breastpathq.SIMULATED, 24)
 
 
 @pytest.fixture(scope="session")
 def kather_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _cohort(tmp_path_factory.mktemp("kather"), kather_cohort.COHORT, 27)
+    return _simulated(tmp_path_factory.mktemp("kather"), simulated_kather.SIMULATED, 27)
 
 
 @pytest.fixture(scope="session")

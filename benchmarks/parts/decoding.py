@@ -24,7 +24,7 @@ from steps import LIMIT_IS
 from turns import LIMIT, OURS, PEER, DeviceClock, asked, is_time_up, row_of, take_turns
 
 from histo_monai.data.decoding.choice import VARIABLE, tile_store
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, make_world
 from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel

@@ -12,7 +12,7 @@ from heatmap import CLASSES, CPU, forward, patch_by_patch, patch_models, read_al
 from read_triples import write_jpeg
 from turns import LIMIT, OURS, PEER, DeviceClock, asked, is_quick, row_of, take_turns
 
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, make_world
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.models.encoder import build_encoder

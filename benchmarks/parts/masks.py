@@ -14,7 +14,7 @@ from skimage.filters import threshold_otsu
 from skimage.morphology import closing, disk, remove_small_objects
 from turns import LIMIT, OURS, PEER, is_quick, row_of, take_turns
 
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, make_world
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.slides import choose_level, open_slide, tissue_mask

@@ -48,8 +48,8 @@ from histo_monai.wsi.mil.bags import Bags
 from histo_monai.wsi.mil.settings import MilSettings
 from histo_monai.wsi.mil.training import teach
 
-from .cohorts import MPP, NUM_SLIDES, Cohort, read_cohort
 from .simulated import PATCH_PX
+from .simulated_datasets import MPP, NUM_SLIDES, Simulated, read_simulated
 
 NUM_LABELS, NUM_FOLDS = 60, 3
 SETTINGS = DiagnosesSettings(prior=0.3, label_weight=0.5, negative_label_weight=0.1, strength=0.01)
@@ -72,22 +72,22 @@ class Task:
         accepted: of each fit with diagnoses, whether the safeguard accepted them.
     """
 
-    def __init__(self, cohort: Cohort, per_slide: int | None = None) -> None:
-        self.cohort = cohort
-        order = generator(0, "unlabeled").permutation(len(cohort.slides))
-        in_slide = pd.Series(order).groupby(cohort.slides[order]).cumcount()
+    def __init__(self, simulated: Simulated, per_slide: int | None = None) -> None:
+        self.simulated = simulated
+        order = generator(0, "unlabeled").permutation(len(simulated.slides))
+        in_slide = pd.Series(order).groupby(simulated.slides[order]).cumcount()
         self.unlabeled = np.sort(order[in_slide < (per_slide or len(order))])
         self.accepted: list[bool] = []
-        raw = cohort.features[WHOLE]
-        own = raw[cohort.slides < NUM_SLIDES]
+        raw = simulated.features[WHOLE]
+        own = raw[simulated.slides < NUM_SLIDES]
         self.rows = (raw - own.mean(axis=0)) / np.maximum(own.std(axis=0), 1e-6)
-        self.targets = cohort.is_tumor.astype(np.int64)
-        self.num_slides = len(cohort.diagnoses)
-        self.test = np.flatnonzero(cohort.slides >= NUM_SLIDES)
+        self.targets = simulated.is_tumor.astype(np.int64)
+        self.num_slides = len(simulated.diagnoses)
+        self.test = np.flatnonzero(simulated.slides >= NUM_SLIDES)
 
     def subset(self, draw: int, number: int = NUM_LABELS) -> NDArray[np.intp]:
         """Random training patches with at least one of tumor."""
-        known = np.flatnonzero(self.cohort.slides < NUM_SLIDES)
+        known = np.flatnonzero(self.simulated.slides < NUM_SLIDES)
         for attempt in range(1000):
             some = generator(draw, "labels", attempt).choice(known, number, replace=False)
             if 0 < self.targets[some].sum() < number:
@@ -96,7 +96,7 @@ class Task:
 
     def of_slides(self, scores: Scores, number: int = 1) -> Scores:
         """Mean of the highest scores of each test slide."""
-        slides = self.cohort.slides[self.test]
+        slides = self.simulated.slides[self.test]
         return np.array(
             [np.sort(scores[slides == k])[-number:].mean() for k in range(NUM_SLIDES, self.num_slides)]
         )
@@ -116,7 +116,7 @@ def selected(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
 def negatives(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
     """Logistic regression of the labels and all patches of normal slides."""
     rest = _others(task, labeled, slides)
-    rest = rest[~task.cohort.diagnoses[task.cohort.slides[rest]]]
+    rest = rest[~task.simulated.diagnoses[task.simulated.slides[rest]]]
     targets, every = task.targets[labeled], np.concatenate([labeled, rest])
     counts = np.bincount(targets)
     weights = np.concatenate(
@@ -135,23 +135,23 @@ def diagnoses(task: Task, labeled: NDArray, slides: NDArray) -> Scores:
 
 
 def _data(task: Task, labeled: NDArray, slides: NDArray) -> HeadData:
-    raw, names = task.cohort.features[WHOLE], task.cohort.slides.astype(str)
+    raw, names = task.simulated.features[WHOLE], task.simulated.slides.astype(str)
     rest = _others(task, labeled, slides)
-    kinds = task.cohort.diagnoses[task.cohort.slides[rest]].astype(np.int64)
+    kinds = task.simulated.diagnoses[task.simulated.slides[rest]].astype(np.int64)
     unlabeled = Unlabeled({WHOLE: raw[rest]}, names[rest], SlideKinds(names[rest], kinds, POSITIVE))
     labels = Labels(task.targets[labeled], names[labeled], 2)
     return HeadData({WHOLE: raw[labeled]}, labels, unlabeled, SelectionSettings(), 0)
 
 
 def _log_odds(head: SelectedHead, task: Task) -> Scores:
-    negative, positive = np.maximum(head.predict({WHOLE: task.cohort.features[WHOLE]}).T, 1e-9)
+    negative, positive = np.maximum(head.predict({WHOLE: task.simulated.features[WHOLE]}).T, 1e-9)
     return np.log(positive / negative)
 
 
 def top_patches(task: Task) -> Scores:
     """`fit_top_patches` on the diagnoses alone."""
-    bags = [task.rows[task.cohort.slides == k] for k in range(NUM_SLIDES)]
-    model = fit_top_patches(bags, task.cohort.diagnoses[:NUM_SLIDES].astype(np.int64), 2)
+    bags = [task.rows[task.simulated.slides == k] for k in range(NUM_SLIDES)]
+    model = fit_top_patches(bags, task.simulated.diagnoses[:NUM_SLIDES].astype(np.int64), 2)
     return _difference(model.outputs(task.rows))
 
 
@@ -160,7 +160,7 @@ def _difference(outputs: Scores) -> Scores:
 
 
 def _others(task: Task, labeled: NDArray, slides: NDArray) -> NDArray[np.intp]:
-    own = task.unlabeled[np.isin(task.cohort.slides[task.unlabeled], slides)]
+    own = task.unlabeled[np.isin(task.simulated.slides[task.unlabeled], slides)]
     return np.setdiff1d(own, labeled)
 
 
@@ -182,7 +182,7 @@ def patch_figures(task: Task, draws: Sequence[int]) -> dict[str, dict[str, float
 
 def _measured(task: Task, scores: Scores) -> dict[str, float]:
     targets, of_test = task.targets[task.test], scores[task.test]
-    is_positive = task.cohort.diagnoses[NUM_SLIDES:]
+    is_positive = task.simulated.diagnoses[NUM_SLIDES:]
     return {
         "balanced accuracy": balanced_accuracy_score(targets, of_test > 0),
         "patch AUC": roc_auc_score(targets, of_test),
@@ -195,16 +195,16 @@ def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 class _Bags(Bags):
-    def __init__(self, cohort: Cohort) -> None:
-        raw, names = cohort.features[WHOLE], range(len(cohort.diagnoses))
-        self._kept = [torch.from_numpy(raw[cohort.slides == k]) for k in names]
+    def __init__(self, simulated: Simulated) -> None:
+        raw, names = simulated.features[WHOLE], range(len(simulated.diagnoses))
+        self._kept = [torch.from_numpy(raw[simulated.slides == k]) for k in names]
         self.sizes, self.num_features = [len(bag) for bag in self._kept], raw.shape[1]
         self.paths = [Path()] * len(self._kept)
 
 
 def slide_figures(task: Task, draws: Sequence[int]) -> dict[str, dict[str, float]]:
     """Model -> slide AUC."""
-    bags, labels = _Bags(task.cohort), task.cohort.diagnoses.astype(np.int64)
+    bags, labels = _Bags(task.simulated), task.simulated.diagnoses.astype(np.int64)
     teaching, names = np.arange(NUM_SLIDES), ("mean", "mean_and_sd")
     summaries = bags.summaries()
     scores: dict[str, list[Scores]] = {}
@@ -232,28 +232,28 @@ def slide_figures(task: Task, draws: Sequence[int]) -> dict[str, dict[str, float
 
 def _pooled(task: Task, scores: Scores) -> Scores:
     slides = range(NUM_SLIDES, task.num_slides)
-    bags = [torch.from_numpy(scores[task.cohort.slides == k])[:, None] for k in slides]
+    bags = [torch.from_numpy(scores[task.simulated.slides == k])[:, None] for k in slides]
     return np.array([float(top_mean(bag, 10)) for bag in bags])
 
 
 def _map_features(task: Task, labeled: NDArray, model: Model) -> pd.DataFrame:
     """Features of maps; training slides are mapped by models without their labels, patches and diagnosis."""
-    cohort, teaching = task.cohort, np.arange(NUM_SLIDES)
+    simulated, teaching = task.simulated, np.arange(NUM_SLIDES)
     logits = model(task, labeled, teaching)
     fold_of = teaching // 2 % NUM_FOLDS  # normal slides alternate with the others
     for fold in range(NUM_FOLDS):
-        rest = labeled[fold_of[cohort.slides[labeled]] != fold]
+        rest = labeled[fold_of[simulated.slides[labeled]] != fold]
         if task.targets[rest].any():  # else all labels of tumor are on the fold's slides
-            is_held_out = np.isin(cohort.slides, teaching[fold_of == fold])
+            is_held_out = np.isin(simulated.slides, teaching[fold_of == fold])
             logits[is_held_out] = model(task, rest, teaching[fold_of != fold])[is_held_out]
     values = (1 / (1 + np.exp(-np.clip(logits, -50, 50)))).astype(np.float32)
     rows = []
     for k in range(task.num_slides):
-        own = cohort.slides == k
-        side = int(cohort.cells[own].max() + 1) * PATCH_PX
+        own = simulated.slides == k
+        side = int(simulated.cells[own].max() + 1) * PATCH_PX
         grid = Grid(PATCH_PX * MPP, MPP, (side, side))
         tissue = np.ones(int(own.sum()), np.float32)
-        rows.append(slide_features(Heatmap(grid, cohort.cells[own], tissue, {"m": values[own]}), "m"))
+        rows.append(slide_features(Heatmap(grid, simulated.cells[own], tissue, {"m": values[own]}), "m"))
     return pd.DataFrame(rows)
 
 
@@ -297,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     found: dict[str, list[pd.DataFrame]] = {"patches": [], "slides": []}
     for seed in given.seeds:
-        task = Task(read_cohort(given.cache, seed, given.side_px), given.per_slide)
+        task = Task(read_simulated(given.cache, seed, given.side_px), given.per_slide)
         figures = {"patches": patch_figures(task, given.draws)}
         print(f"diagnoses accepted: {sum(task.accepted)} of {len(task.accepted)}")
         if given.map_draws:

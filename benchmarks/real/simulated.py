@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world, slide_specs
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, make_world, slide_specs
 from histo_monai.data.simulated.plans.lesions import rasterize
 from histo_monai.data.simulated.raster.lattice import Grid
 from histo_monai.data.simulated.tissue.render import render

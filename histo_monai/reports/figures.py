@@ -95,8 +95,8 @@ def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray
         predicted: (N,).
         ratings: rater -> scores, (N,), in the unit of `predicted`.
     """
-    guess = np.asarray(predicted, np.float64)
-    both = np.concatenate([guess, *(np.asarray(rated, np.float64) for rated in ratings.values())])
+    values = np.asarray(predicted, np.float64)
+    both = np.concatenate([values, *(np.asarray(rated, np.float64) for rated in ratings.values())])
     low, high = min(0.0, both.min()), max(1.0, both.max())
     margin = 0.03 * (high - low)
     figure = new_figure(4.5 * len(ratings) + 0.3, 4.8)
@@ -105,10 +105,10 @@ def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray
         truth = np.asarray(rated, np.float64)
         axis.plot([low, high], [low, high], color=PALE, linestyle="--", linewidth=1.2, label="equal")
         axis.plot(
-            truth, guess, "o", color=COLORS[0], markersize=4, alpha=_opacity(len(truth)), markeredgewidth=0
+            truth, values, "o", color=COLORS[0], markersize=4, alpha=_opacity(len(truth)), markeredgewidth=0
         )
         axis.plot(
-            *tenths(truth, guess, low, high),
+            *tenths(truth, values, low, high),
             color=COLORS[1],
             marker="D",
             markersize=5,
@@ -117,7 +117,7 @@ def scores(predicted: ArrayLike, ratings: Mapping[str, ArrayLike]) -> np.ndarray
         )
         axis.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin), aspect="equal")
         axis.set_xlabel(name, color=INK)
-        axis.set_title(_agreement(truth, guess), fontsize=9.5, color=INK)
+        axis.set_title(_agreement(truth, values), fontsize=9.5, color=INK)
         plain(axis)
     axes[0].set_ylabel("predicted score", color=INK)
     axes[0].legend(frameon=False, loc="upper left", labelcolor=INK, fontsize=9)

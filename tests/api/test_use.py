@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import histo_monai as hm
-from histo_monai.data.simulated import CohortSize, write_cohort
-from histo_monai.data.simulated.cohorts.camelyon16 import COHORT
+from histo_monai.data.simulated import SimulatedSize, write_simulated
+from histo_monai.data.simulated.datasets.camelyon16 import SIMULATED
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel, describe_task_model
@@ -55,10 +55,10 @@ def _write_models(folder: Path) -> None:
 def made(module_folder: NewFolder) -> Path:
     """A folder with the files that the first cells of the notebooks name, and those of docs/api.md."""
     folder = module_folder("project")
-    size = CohortSize(
+    size = SimulatedSize(
         seed=5, num_slides=8, num_test_slides=1, num_patches=0, slide_side_px=768, slide_mpp=1.0
     )
-    write_cohort(folder / TRAINING.parent, COHORT, size, processes=1)
+    write_simulated(folder / TRAINING.parent, SIMULATED, size, processes=1)
     _write_models(folder)
     (folder / "slide.tif").symlink_to(folder / SLIDE)
     (folder / "slide.xml").symlink_to(folder / TRAINING / "lesion_annotations/tumor_001.xml")

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.real.cohorts import NUM_SLIDES, NUM_TEST_SLIDES, Cohort
 from benchmarks.real.diagnoses import Task, diagnoses, interval, top_patches
+from benchmarks.real.simulated_datasets import NUM_SLIDES, NUM_TEST_SLIDES, Simulated
 from histo_monai.finetuning.depth import WHOLE
 
 PER_SLIDE = 16
 
 
-def _cohort() -> Cohort:
+def _simulated() -> Simulated:
     drawn = np.random.default_rng(0)
     slides = np.repeat(np.arange(NUM_SLIDES + NUM_TEST_SLIDES), PER_SLIDE)
     has_metastasis = np.arange(NUM_SLIDES + NUM_TEST_SLIDES) % 2 == 1
@@ -22,26 +22,26 @@ def _cohort() -> Cohort:
     rows = drawn.normal(size=(len(slides), 8)).astype(np.float32)
     rows[is_tumor, 0] += 3
     cells = np.stack([np.arange(len(slides)) % PER_SLIDE // 4, np.arange(len(slides)) % 4], axis=1)
-    return Cohort({WHOLE: rows}, slides, cells, is_tumor, has_metastasis)
+    return Simulated({WHOLE: rows}, slides, cells, is_tumor, has_metastasis)
 
 
 def test_labels_of_test_slides_do_not_change_scores() -> None:
-    cohort = _cohort()
-    is_test = cohort.slides >= NUM_SLIDES
+    simulated = _simulated()
+    is_test = simulated.slides >= NUM_SLIDES
     turned = replace(
-        cohort,
-        is_tumor=cohort.is_tumor ^ is_test,
-        diagnoses=cohort.diagnoses ^ (np.arange(len(cohort.diagnoses)) >= NUM_SLIDES),
+        simulated,
+        is_tumor=simulated.is_tumor ^ is_test,
+        diagnoses=simulated.diagnoses ^ (np.arange(len(simulated.diagnoses)) >= NUM_SLIDES),
     )
-    task, other = Task(cohort), Task(turned)
+    task, other = Task(simulated), Task(turned)
     labeled = task.subset(0)
-    assert (cohort.slides[labeled] < NUM_SLIDES).all()
+    assert (simulated.slides[labeled] < NUM_SLIDES).all()
     np.testing.assert_array_equal(labeled, other.subset(0))
     teaching = np.arange(NUM_SLIDES)
     scores = diagnoses(task, labeled, teaching)
     np.testing.assert_array_equal(scores, diagnoses(other, labeled, teaching))
     np.testing.assert_array_equal(top_patches(task), top_patches(other))
-    assert np.mean((scores > 0)[is_test] == cohort.is_tumor[is_test]) > 0.85
+    assert np.mean((scores > 0)[is_test] == simulated.is_tumor[is_test]) > 0.85
 
 
 def test_intervals_are_of_student() -> None:

@@ -18,7 +18,7 @@ from benchmarks.real import simulated
 from benchmarks.real.doubtful import Case, changed_labels, changed_patient, found, held_out
 from benchmarks.real.models import Majority, PerPatient, Problem
 from benchmarks.real.tasks import TASKS, read_patches, split_rows
-from histo_monai.data.simulated.cohorts.camelyon16 import make_world, slide_specs
+from histo_monai.data.simulated.datasets.camelyon16 import make_world, slide_specs
 from histo_monai.data.simulated.tissue.render import render
 from histo_monai.finetuning.heads.selection import Labels
 

@@ -78,7 +78,7 @@ def test_the_answer_is_a_row_of_labels_saved_whose_interval_lies_above_one(pages
     name = {"finetune": "fine-tuned", "paper": "+ CR"}[row["training"]]
     assert _lead(pages[SEVERAL])[0] == (
         f"RSP {name} saves labels: with {row['num_labels']:.0f} labels ({100 * row['alpha']:g} % of all) its "
-        f"accuracy is {row['value']:.3f}; random fine-tuned, the supervised baseline, needs {row['told']}."
+        f"accuracy is {row['value']:.3f}; random fine-tuned, the supervised baseline, needs {row['text']}."
     )
 
 
@@ -88,7 +88,7 @@ def test_every_number_of_the_tables_is_that_of_the_files(pages: dict[str, Path])
     for row in points.itertuples():
         assert f">{row.value:z.3f} ({row.low:z.2f} to {row.high:z.2f})</td>" in text
     for name in ("labels_saved", "labels_needed"):
-        for told in pd.read_csv(pages[SEVERAL] / f"{name}.csv")["told"]:
+        for told in pd.read_csv(pages[SEVERAL] / f"{name}.csv")["text"]:
             assert f">{told}</td>" in text
 
 
@@ -106,9 +106,9 @@ def test_charts_draw_what_the_files_hold_and_each_run(pages: dict[str, Path]) ->
     expected = points.set_index(["method", "training", "num_labels"])["value"]
     np.testing.assert_allclose(means, expected.reindex(means.index), rtol=1e-4)
     saved = pd.read_csv(folder / "labels_saved.csv").query("metric == 'accuracy'")
-    shown = {row["told"]: row["ratio"] for row in ratios["data"]["values"]}
+    shown = {row["text"]: row["ratio"] for row in ratios["data"]["values"]}
     for row in saved[np.isfinite(saved["ratio"]) & (saved["ratio"] > 0)].itertuples():
-        assert shown[row.told] == pytest.approx(row.ratio, rel=1e-4)
+        assert shown[row.text] == pytest.approx(row.ratio, rel=1e-4)
 
 
 def test_students_are_drawn_against_mu_at_each_fraction_of_the_labels(pages: dict[str, Path]) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from histo_monai.data.readers.protocol import Dataset, Reading
 from histo_monai.data.readers.settings import CorpusSettings, LabelSettings
-from histo_monai.data.simulated import Cohort, CohortSize
+from histo_monai.data.simulated import SimulatedDataset, SimulatedSize
 from histo_monai.data.tables.columns import corpus_table, whole_slide_table
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.utils.settings.rules import Count, MicronsPerPixel, Positive, Range
@@ -48,7 +48,7 @@ class ToyMaps:
         return CLASSES[0]
 
 
-def _write(root: Path, size: CohortSize, processes: int) -> None:
+def _write(root: Path, size: SimulatedSize, processes: int) -> None:
     rows = ["slide,split,label"]
     for number, split in enumerate(SPLITS):
         label = CLASSES[number % 2]
@@ -64,7 +64,7 @@ class Toy(Dataset):
     CorpusSettings: ClassVar = ToyCorpus
     LabelSettings: ClassVar = ToyLabels
     MapSettings: ClassVar = ToyMaps
-    phantom: ClassVar = Cohort("toy", _write)
+    phantom: ClassVar = SimulatedDataset("toy", _write)
 
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
         kept = [row for i, row in enumerate(_truth(root)) if i % settings.every and row["split"] != "test"]

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from histo_monai.data.loaders.batches import EpochBatches
 from histo_monai.data.loaders.loaders import patch_loader
-from histo_monai.data.simulated.cohorts.kather import CLASSES, Patient, render_patches
+from histo_monai.data.simulated.datasets.kather import CLASSES, Patient, render_patches
 from histo_monai.models.checkpoint import save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.heads.task import LinearHead

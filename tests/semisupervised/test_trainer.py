@@ -235,7 +235,7 @@ def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
     columns = {
         "train_loss", "train_supervised", "train_consistency", "train_accuracy", "train_teacher_accuracy",
         "train_agreement", "train_teacher_entropy", "train_student_entropy", "validation_accuracy",
-        "train_guess_accuracy", "train_used_guess_accuracy",
+        "train_pseudo_label_accuracy", "train_used_pseudo_label_accuracy",
     }  # fmt: skip
     assert columns <= set(result.curves[-1])
     points = scalars(tmp_path / "events")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.path import Path as Outlined
 
-from histo_monai.data.simulated.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
+from histo_monai.data.simulated.datasets.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides import open_slide, tissue_mask
 from histo_monai.slides.annotations import (
     LeftOut,

@@ -67,8 +67,8 @@ def test_artefacts_are_not_used_but_labels_stay() -> None:
 
 def test_check_shows_what_is_not_used_and_names_the_labels_on_it() -> None:
     assert main(["index"]) == main(["check"]) == 0
-    remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
-    (line,) = [line for line in remarks if "outlined artefacts" in line]
+    data_warnings = json.loads(Path("data/check/metrics.json").read_text())["data_warnings"]
+    (line,) = [line for line in data_warnings if "outlined artefacts" in line]
     assert line.startswith("3 of 28 labeled patches")  # one of s0, two of s1
     page = Path("data/check/index.html").read_text()
     assert "tissue not used" in page

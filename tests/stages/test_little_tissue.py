@@ -35,16 +35,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )()
 
 
-def remarks_and_page() -> tuple[list[str], str]:
+def warnings_and_page() -> tuple[list[str], str]:
     assert main(["index"]) == main(["check"]) == 0
-    remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
-    return [line for line in remarks if "tissue: " in line], Path("data/check/index.html").read_text()
+    data_warnings = json.loads(Path("data/check/metrics.json").read_text())["data_warnings"]
+    return [line for line in data_warnings if "tissue: " in line], Path("data/check/index.html").read_text()
 
 
 @pytest.mark.usefixtures("project")
 def test_a_slide_of_glass_is_a_warning_with_its_picture() -> None:
     write_slide(OWN / "s6.tif", pixels=np.full((SIDE_PX, SIDE_PX, 3), 245, np.uint8))
-    (line,), page = remarks_and_page()
+    (line,), page = warnings_and_page()
     assert "s6" in line
     assert "<b>s6</b>" in page
     assert len(list(Path("data/check/slides").glob("*.jpg"))) == 2
@@ -54,5 +54,5 @@ def test_a_slide_of_glass_is_a_warning_with_its_picture() -> None:
 def test_a_slide_in_silver_is_none() -> None:
     gray = slide_pixels(6).mean(axis=2, keepdims=True).repeat(3, axis=2).astype(np.uint8)
     write_slide(OWN / "s6.tif", pixels=gray)
-    lines, _ = remarks_and_page()
+    lines, _ = warnings_and_page()
     assert lines == []

@@ -80,8 +80,8 @@ def embedded(embedded_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_every_stage_ends_and_the_report_is_of_slides(caplog: pytest.LogCaptureFixture) -> None:
     for call in ORDER:
         assert main(call) == 0, call
-    remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
-    assert any("the labels of 16 slides (odd, plain)" in line for line in remarks)
+    data_warnings = json.loads(Path("data/check/metrics.json").read_text())["data_warnings"]
+    assert any("the labels of 16 slides (odd, plain)" in line for line in data_warnings)
     table = pd.read_csv(MIL / "slides.csv")
     assert table["slide_id"].tolist() == [f"s{i}" for i in range(NUM)]
     assert (table["fold"] == -1).tolist() == [i >= 10 for i in range(NUM)]

@@ -310,8 +310,8 @@ def test_an_odd_set_up_is_remarked_on(case: str, caplog: pytest.LogCaptureFixtur
     assert main(["index"]) == 0
     main(["check"])
     assert any(re.search(line, text) for text in caplog.messages), caplog.messages
-    remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
-    assert any(re.search(line, text) for text in remarks)
+    data_warnings = json.loads(Path("data/check/metrics.json").read_text())["data_warnings"]
+    assert any(re.search(line, text) for text in data_warnings)
 
 
 @pytest.mark.usefixtures("project")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from monai.transforms import RandomizableTransform
 
-from histo_monai.data.simulated.cohorts import kather
+from histo_monai.data.simulated.datasets import kather
 from histo_monai.transforms import with_torch
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise, pool_length

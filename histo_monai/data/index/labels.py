@@ -72,10 +72,10 @@ def build_labels(
         about_split = [*_check_classes(table, is_separate=True), *_shared_patients(table)]
     warnings = [*labeled.warnings, *about_split]
     warnings += [labeled.about_patients] if labeled.about_patients else no_patients(table)
-    remarks, near = review(table, facts, around, processes)
+    data_warnings, near = review(table, facts, around, processes)
     table = in_order_of_splits(table)
     table["label_rank"] = label_ranks(table, generator(seed, "label ranks"))
-    return Labels(table, [*warnings, *remarks], near)
+    return Labels(table, [*warnings, *data_warnings], near)
 
 
 def without_labels(missing: Path, around: Surroundings, processes: int) -> Labels:
@@ -89,9 +89,9 @@ def without_labels(missing: Path, around: Surroundings, processes: int) -> Label
     """
     table = empty_table()
     facts = table[["side_px"]].assign(digest="", fingerprint="")
-    remarks, near = review(table, facts, around, processes)
+    data_warnings, near = review(table, facts, around, processes)
     what = f"{missing}: not found; fine-tuning and evaluation need labels"
-    return Labels(table, [what, *remarks], near)
+    return Labels(table, [what, *data_warnings], near)
 
 
 def count_patches(table: pd.DataFrame) -> dict[str, Any]:

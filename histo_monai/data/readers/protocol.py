@@ -13,7 +13,7 @@ from histo_monai.data.readers.settings import CorpusSettings, IndexSettings, Lab
 if TYPE_CHECKING:  # reading params imports no reader
     import pandas as pd
 
-    from histo_monai.data.simulated import Cohort
+    from histo_monai.data.simulated import SimulatedDataset
     from histo_monai.data.tables.patches import LabeledDataset
     from histo_monai.slides.annotations import Region
 
@@ -54,7 +54,7 @@ class Dataset(Protocol):
     CorpusSettings: ClassVar[type[CorpusSettings] | None] = None
     LabelSettings: ClassVar[type[LabelSettings]]
     MapSettings: ClassVar[type[MapSettings] | None] = None
-    phantom: ClassVar[Cohort | str | None] = None
+    phantom: ClassVar[SimulatedDataset | str | None] = None
 
     @abstractmethod
     def labeled_patches(self, reading: Reading) -> LabeledDataset:

@@ -3,6 +3,6 @@
 docs/phantom.md shows images and lists the sizes and the limits of the simulation.
 """
 
-from histo_monai.data.simulated.cohorts.cohort import Cohort, CohortSize, write_cohort
+from histo_monai.data.simulated.datasets.dataset import SimulatedDataset, SimulatedSize, write_simulated
 
-__all__ = ["Cohort", "CohortSize", "write_cohort"]
+__all__ = ["SimulatedDataset", "SimulatedSize", "write_simulated"]

@@ -85,7 +85,7 @@ class LabelsSaved:
         names = ("value", "low", "high", "fewest", "most")
         needed = {f"needed_{name}": getattr(self.needed, name) for name in names}
         ratios = {f"ratio_{name}": getattr(self, name) for name in names[1:]}
-        text = {"extrapolated": self.needed.extrapolated, "reason": self.needed.reason, "told": str(self)}
+        text = {"extrapolated": self.needed.extrapolated, "reason": self.needed.reason, "text": str(self)}
         return {"num_labels": self.num_labels} | needed | {"ratio": self.ratio} | ratios | text
 
     def __str__(self) -> str:

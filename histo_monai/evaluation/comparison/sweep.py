@@ -218,7 +218,7 @@ def labels_for_score(points: Iterable[Point], metric: str, score: float) -> pd.D
         rows.append(
             {"method": method, "training": training, "metric": metric, "score": score}
             | {"num_labels": needed.value, "low": needed.low, "high": needed.high}
-            | {"extrapolated": needed.extrapolated, "told": str(needed), "reason": needed.reason}
+            | {"extrapolated": needed.extrapolated, "text": str(needed), "reason": needed.reason}
         )
     return pd.DataFrame(rows)
 

@@ -67,7 +67,7 @@ class Classification:
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("agreement", "teacher_entropy", "student_entropy", "used")
-    PSEUDO_LABEL_MEASURE: ClassVar[str] = "guess_accuracy"
+    PSEUDO_LABEL_MEASURE: ClassVar[str] = "pseudo_label_accuracy"
 
     def __init__(self, classes: Sequence[str]) -> None:
         if len(classes) < 2:
@@ -128,7 +128,7 @@ class Regression:
 
     MEASURES: ClassVar[tuple[str, ...]] = ("loss", "absolute_error")
     PSEUDO_MEASURES: ClassVar[tuple[str, ...]] = ("disagreement",)
-    PSEUDO_LABEL_MEASURE: ClassVar[str] = "guess_absolute_error"
+    PSEUDO_LABEL_MEASURE: ClassVar[str] = "pseudo_label_absolute_error"
     classes: list[str] | None = None
 
     def measure(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from matplotlib import image
 
-from histo_monai.data.index.foresight import (
+from histo_monai.data.index.preflight import (
     Ahead,
     MapsAhead,
+    preflight_warnings,
     problems_ahead,
-    remarks_ahead,
     slides_too_coarse,
     without_field,
 )
@@ -82,19 +82,19 @@ def run() -> None:
         shown = sorted({*shown, *bare})
         finest = every.set_index("path")["mpp"].reindex(whole["path"]).tolist()
         problems = problems_ahead(patches, whole, finest, ahead) if len(patches) else []
-        remarks = remarks_ahead(patches, whole, ahead) if len(patches) else []
+        data_warnings = preflight_warnings(patches, whole, ahead) if len(patches) else []
         too_coarse, about_slides = _learned_from_slides(params, whole, finest, no_patches=patches.empty)
         images = without_field(patches, params.features.field)
-        problems, remarks = [*problems, *images, *too_coarse], [*remarks, *about_slides]
-        remarks += [*_unmapped(params, whole), *_bare(every.iloc[bare])]
-        remarks += warnings
+        problems, data_warnings = [*problems, *images, *too_coarse], [*data_warnings, *about_slides]
+        data_warnings += [*_unmapped(params, whole), *_bare(every.iloc[bare])]
+        data_warnings += warnings
         named = {every["slide_id"][i]: f"{PICTURES}/{i}.jpg" for i in shown}
-        page = check_page(Checked(problems, remarks, every, named, centers, patches, colors))
+        page = check_page(Checked(problems, data_warnings, every, named, centers, patches, colors))
         (draft / PAGE).write_text(page, encoding="utf-8")
         if not problems:
             write_json(draft / PASSED, {"passed": True})
-        write_metrics(draft, {"problems": problems, "remarks": remarks}, provenance)
-    for line in remarks:
+        write_metrics(draft, {"problems": problems, "data_warnings": data_warnings}, provenance)
+    for line in data_warnings:
         _LOG.warning("%s", line)
     if problems:
         more = f" ({len(problems) - 1} more: {paths.CHECK / PAGE})" if len(problems) > 1 else ""

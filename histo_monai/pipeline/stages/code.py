@@ -24,7 +24,7 @@ from histo_monai.utils.storage import file_sha256, whole_folder, write_json
 
 _LOG = logging.getLogger(__name__)
 
-DATASET_FOLDER, COHORT = "data/readers", "data/simulated/cohorts/cohort.py"
+DATASET_FOLDER, SIMULATED = "data/readers", "data/simulated/datasets/dataset.py"
 METHOD_FOLDERS = {"pretraining": PRETEXTS, "semisupervised": METHODS}
 """Packages with one method per file; stages that import a package's `protocol.py` load its methods by name."""
 
@@ -67,7 +67,7 @@ def code_of(stage: str, known: dict[str, Source] | None = None) -> list[Path]:
     if PACKAGE / DATASET_FOLDER / "protocol.py" in files:
         for folder in _dataset_folders():
             files |= {path for path in imported_files(_modules(folder), known) if folder not in path.parents}
-    if PACKAGE / COHORT in files:
+    if PACKAGE / SIMULATED in files:
         simulated = [dataset.phantom.partition(":")[0] for dataset in DATASETS.values() if dataset.phantom]
         files.update(imported_files(simulated, known))
     return sorted(files | _heads(files, known))

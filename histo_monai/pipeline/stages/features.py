@@ -15,7 +15,7 @@ import pandas as pd
 
 from histo_monai.data.features.store import read_features
 from histo_monai.data.features.tables import source_digests
-from histo_monai.data.index.foresight import without_field
+from histo_monai.data.index.preflight import without_field
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.slide_classes import classes_to_learn

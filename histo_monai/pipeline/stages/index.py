@@ -18,8 +18,8 @@ from histo_monai.data.index.candidates import (
     slides_to_search,
 )
 from histo_monai.data.index.corpus import Placement, build_pretraining_index, no_slides
+from histo_monai.data.index.data_warnings import label_warnings
 from histo_monai.data.index.labels import Labels, build_labels, count_patches, without_labels
-from histo_monai.data.index.remarks import remarks_on
 from histo_monai.data.leakage.review import Surroundings, with_splits_of_patches
 from histo_monai.data.leakage.views import look_at_slides, readable, refuse_unreadable
 from histo_monai.data.readers.protocol import Reading
@@ -164,7 +164,7 @@ def _labels_and_whole_slides(
             seed=params.index.seed,
             processes=processes,
         )
-    remarks = remarks_on(
+    data_warnings = label_warnings(
         labels.table,
         patch_px=params.patch_px,
         tissue_mpp=params.index.tissue_mpp,
@@ -172,7 +172,7 @@ def _labels_and_whole_slides(
         outlines=outlines_by_slide(whole_slides),
         processes=processes,
     )
-    more = [line for line in (*notes, *left_out, *remarks) if line not in labels.warnings]
+    more = [line for line in (*notes, *left_out, *data_warnings) if line not in labels.warnings]
     labels = dataclasses.replace(labels, warnings=[*labels.warnings, *more])
     _warn([line for line in labels.warnings if line not in (*labeled.warnings, *notes)])
     if given is None:

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 
 from histo_monai.data.readers.registry import DATASETS
-from histo_monai.data.simulated import CohortSize, write_cohort
+from histo_monai.data.simulated import SimulatedSize, write_simulated
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.params import load_params
@@ -25,7 +25,7 @@ def run() -> None:
             _LOG.info("phantom: slides=0, source is raw")
             return
         for name in sorted({params.dataset, params.pretraining_dataset}):
-            cohort = loaded(DATASETS[name].phantom)
-            size = CohortSize(**dataclasses.asdict(params.phantom))
-            write_cohort(folder / name, cohort, size, num_cpus())
+            simulated = loaded(DATASETS[name].phantom)
+            size = SimulatedSize(**dataclasses.asdict(params.phantom))
+            write_simulated(folder / name, simulated, size, num_cpus())
         write_metrics(folder, {}, made_from(params))

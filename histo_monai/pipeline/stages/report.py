@@ -55,7 +55,7 @@ PICTURES, SLIDES = "pictures", "slides"
 NO_LIBRARIES = without_libraries("charts and the viewer of slides", "dvc repro -s -f report")
 
 _COMPARISON = {"title": str, "about": {str: str}, "warnings": [str], "provenance": PROVENANCE_SHAPE}
-_LABELS, _CHECKED = {"warnings?": [str]}, {"remarks?": [str]}
+_LABELS, _CHECKED = {"warnings?": [str]}, {"data_warnings?": [str]}
 _COUNTS = {"patches_train?": COUNT}
 _TRAINED = {f"num_{name}?": COUNT for name in ("labeled", "validation", "unlabeled", "diagnoses")}
 _CHOICE = {
@@ -287,17 +287,17 @@ def _data(draft: Path) -> Section:
     slides = pd.concat([whole, corpus])[["slide_id", "path", "split", "label"]].drop_duplicates("path")
     counts = read_json(paths.INDEX / paths.METRICS, "run `dvc repro index` again", _COUNTS)
     audit = read_json(paths.LABELS_JSON, "run `dvc repro index` again", _LABELS).get("warnings", [])
-    remarks = []
+    data_warnings = []
     if (paths.CHECK / paths.METRICS).is_file():
         checked = read_json(paths.CHECK / paths.METRICS, "run `dvc repro check` again", _CHECKED)
-        remarks = checked.get("remarks", [])
+        data_warnings = checked.get("data_warnings", [])
     drawn = sorted((paths.CHECK / SLIDES).glob("*.jpg"), key=lambda path: int(path.stem))
     pictures = [
         Picture(_copied(draft, path, f"slide-{path.name}"), "A slide, its tissue and its patches")
         for path in drawn
     ]
     patches = read_patches(paths.PATCHES_CSV)
-    notes = list(dict.fromkeys([*audit, *remarks]))
+    notes = list(dict.fromkeys([*audit, *data_warnings]))
     return data_section(slides, patches, counts, notes, pictures)
 
 

@@ -34,7 +34,7 @@ class Checked:
 
     Attributes:
         problems: one line per reason that a later stage would fail.
-        remarks: data warnings, one line each.
+        data_warnings: data warnings, one line each.
         slides: every slide once: `slide_id`, `split`, `patient_id`, `label`, `mpp`, `excluded` (fraction of tissue).
         pictures: slide_id -> picture, relative to the page.
         centers: patch centers of the pretraining, `data.tables.columns.CENTER_COLUMNS`.
@@ -43,7 +43,7 @@ class Checked:
     """
 
     problems: Sequence[str]
-    remarks: Sequence[str]
+    data_warnings: Sequence[str]
     slides: pd.DataFrame
     pictures: Mapping[str, str]
     centers: pd.DataFrame
@@ -58,7 +58,7 @@ def check_page(checked: Checked) -> str:
         f"<title>Ready to train?</title><style>{_STYLE}</style>",
         f"<h1>{_headline(checked)}</h1>",
         _lines("To mend", checked.problems, "bad"),
-        _lines("To know", checked.remarks),
+        _lines("To know", checked.data_warnings),
         "<h2>Labeled patches</h2>",
         _table(_by_class(checked.patches)) if len(checked.patches) else "<p>None.</p>",
         "<h2>Slides</h2>",
@@ -73,7 +73,7 @@ def check_page(checked: Checked) -> str:
 def _headline(checked: Checked) -> str:
     if checked.problems:
         return f"Not ready to train: {len(checked.problems)} to fix"
-    num = len(checked.remarks)
+    num = len(checked.data_warnings)
     return f"Ready to train, {num} data warning{'s' if num > 1 else ''}" if num else "Ready to train"
 
 

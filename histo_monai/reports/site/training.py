@@ -26,18 +26,18 @@ WORDS = {
     "by_contrast": "accuracy of contrast alone",
     "contrast": "contrastive loss",
     "nearest": "nearest patch is the matching one",
-    "guess_accuracy": "all pseudo labels",
-    "used_guess_accuracy": "pseudo labels that are used",
-    "guess_absolute_error": "mean absolute error of the pseudo labels",
+    "pseudo_label_accuracy": "all pseudo labels",
+    "used_pseudo_label_accuracy": "pseudo labels that are used",
+    "pseudo_label_absolute_error": "mean absolute error of the pseudo labels",
     "mae": "mean absolute error",
 }
 _SHARES = (
     *("accuracy", "confidence", "used", "agreement", "teacher_accuracy"),
     *("by_sharpness", "by_contrast", "nearest"),
 )
-_OF_GUESSES = ("guess_accuracy", "used_guess_accuracy", "guess_absolute_error")
+_OF_PSEUDO_LABELS = ("pseudo_label_accuracy", "used_pseudo_label_accuracy", "pseudo_label_absolute_error")
 
-GUESSES_IN_WORDS = (
+PSEUDO_LABELS_IN_WORDS = (
     "Pseudo labels compared with labels that alpha excludes and no training uses. Decreasing accuracy, or used "
     "pseudo labels no better than all, indicate wrong training targets."
 )
@@ -62,8 +62,8 @@ def training_section(
         return Section("training", title, [missing("No student was trained", "no patch is labeled")])
     blocks: list[Block] = [Lines([run, *choice])]
     blocks += course(student, "Student") if len(student) else [Lines([NO_STEP])]
-    of_guesses = [student[f"train_{name}"] for name in _OF_GUESSES if f"train_{name}" in student]
-    if len(student) and not any(column.notna().any() for column in of_guesses):
+    of_pseudo_labels = [student[f"train_{name}"] for name in _OF_PSEUDO_LABELS if f"train_{name}" in student]
+    if len(student) and not any(column.notna().any() for column in of_pseudo_labels):
         blocks.append(missing("The accuracy of pseudo labels is unknown", NO_GUESSES))
     if finetuned is not None and not finetuned.empty:
         blocks += course(finetuned, "Fine-tuned model")
@@ -105,29 +105,33 @@ def pretraining_section(curves: dict[str, pd.DataFrame], pictures: Sequence[Pict
 
 def course(table: pd.DataFrame, name: str) -> list[Block]:
     """Charts of training curves: losses, fractions (0 to 1), pseudo labels."""
-    measured: dict[str, list[dict[str, Any]]] = {"losses": [], "shares": [], "guesses": []}
+    measured: dict[str, list[dict[str, Any]]] = {"losses": [], "shares": [], "pseudo labels": []}
     for column in table.columns:
         part, _, measure = str(column).partition("_")
         if part not in ("train", "validation"):
             continue
         text = WORDS.get(measure, measure.replace("_", " "))
-        kind = "guesses" if measure in _OF_GUESSES else "shares" if measure in _SHARES else "losses"
+        kind = (
+            "pseudo labels" if measure in _OF_PSEUDO_LABELS else "shares" if measure in _SHARES else "losses"
+        )
         measured[kind] += [
             {
                 "epoch": int(epoch),
-                "name": text if kind == "guesses" else f"{part}: {text}",
+                "name": text if kind == "pseudo labels" else f"{part}: {text}",
                 "value": round(float(value), 6),
             }
             for epoch, value in zip(table["epoch"], table[column], strict=True)
             if pd.notna(value)
         ]
     when = f"each of {len(table)} epochs" if len(table) > 1 else "the only epoch"
-    is_error = any("error" in row["name"] for row in measured["guesses"])
-    axes = {"losses": "loss", "shares": "fraction", "guesses": "error" if is_error else "accuracy"}
+    is_error = any("error" in row["name"] for row in measured["pseudo labels"])
+    axes = {"losses": "loss", "shares": "fraction", "pseudo labels": "error" if is_error else "accuracy"}
     blocks: list[Block] = []
     for what, rows in measured.items():
         if rows:
-            title = f"{name}: {'pseudo labels' if what == 'guesses' else what}"
-            words = GUESSES_IN_WORDS if what == "guesses" else f"{name}, {what} at the end of {when}."
+            title = f"{name}: {what}"
+            words = (
+                PSEUDO_LABELS_IN_WORDS if what == "pseudo labels" else f"{name}, {what} at the end of {when}."
+            )
             blocks.append(Chart(title, charts.curves(rows, axes[what], len(table)), words))
     return blocks

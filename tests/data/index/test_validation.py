@@ -153,8 +153,8 @@ def test_check_says_in_a_line_where_nothing_can_be_chosen_or_measured(case: str,
     _pictures(rows + " a,T,test b,T,test" * is_tested)
     params_with(alpha=alpha, slide_level__pretraining_methods=[], labels__own__validation="labeled")()
     assert main(["index"]) == main(["check"]) == 0
-    remarks = json.loads(Path("data/check/metrics.json").read_text())["remarks"]
-    lines = [line for line in remarks if "cross-validation needs two patients" in line]
+    data_warnings = json.loads(Path("data/check/metrics.json").read_text())["data_warnings"]
+    lines = [line for line in data_warnings if "cross-validation needs two patients" in line]
     assert len(lines) == bool(why)
     what = (
         "cross-validation cannot run: "

@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from histo_monai.data.simulated.cohorts import breastpathq, camelyon16, kather
+from histo_monai.data.simulated.datasets import breastpathq, camelyon16, kather
 from histo_monai.data.simulated.plans.breast import Breast
 from histo_monai.data.simulated.raster.lattice import Grid
 from histo_monai.data.simulated.tissue.render import render

@@ -228,7 +228,7 @@ def test_labels_saved_is_the_ratio_of_what_the_baseline_needs():
     assert [row[name] for name in ("needed_value", "ratio", "ratio_fewest", "ratio_most")] == pytest.approx(
         [300, 5, 1, 10]
     )
-    assert row["told"] == f"5 ({saved.low:.3g} to {saved.high:.3g}) times as many"
+    assert row["text"] == f"5 ({saved.low:.3g} to {saved.high:.3g}) times as many"
     assert str(labels_saved(curve(SIZES[:3], SCORES[:3]), 60, 0.8)) == "more than 5 times as many"
     assert str(labels_saved(curve(SIZES, SCORES), 120, 0.5)) == "less than 0.5 times as many"
 

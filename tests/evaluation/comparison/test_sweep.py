@@ -136,7 +136,7 @@ def test_labels_saved_of_a_method_that_is_one_doubling_ahead_are_half() -> None:
         assert row["ratio_low"] < 2.0 < row["ratio_high"]
         assert row["needed_value"] == pytest.approx(2 * num_labels)
     assert np.isinf(saved.loc[400, "needed_value"])
-    assert "more than" in saved.loc[400, "told"]
+    assert "more than" in saved.loc[400, "text"]
 
 
 def test_labels_for_a_score_are_those_of_each_curve() -> None:

@@ -34,7 +34,9 @@ def _of_student(**columns: list[float]) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all() -> None:
-    charts, told = _of_student(train_guess_accuracy=[0.5, 0.625], train_used_guess_accuracy=[np.nan, 0.75])
+    charts, told = _of_student(
+        train_pseudo_label_accuracy=[0.5, 0.625], train_used_pseudo_label_accuracy=[np.nan, 0.75]
+    )
     assert charts["Student: pseudo labels"] == [
         {"epoch": 1, "name": "all pseudo labels", "value": 0.5},
         {"epoch": 2, "name": "all pseudo labels", "value": 0.625},
@@ -45,12 +47,12 @@ def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all()
 
 
 def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
-    charts, told = _of_student(train_guess_absolute_error=[0.25, 0.125])
+    charts, told = _of_student(train_pseudo_label_absolute_error=[0.25, 0.125])
     assert [row["value"] for row in charts["Student: pseudo labels"]] == [0.25, 0.125]
     assert told == []
 
 
-@pytest.mark.parametrize("columns", [{}, {"train_guess_accuracy": [np.nan, np.nan]}])
+@pytest.mark.parametrize("columns", [{}, {"train_pseudo_label_accuracy": [np.nan, np.nan]}])
 def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, list[float]]) -> None:
     charts, told = _of_student(**columns)
     assert set(charts) == {"Student: losses", "Student: shares"}

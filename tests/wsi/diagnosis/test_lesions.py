@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from histo_monai.data.readers.camelyon16.release import read_lesions
-from histo_monai.data.simulated.cohorts.camelyon16 import lesion_mask, lesion_regions, slide_specs
+from histo_monai.data.simulated.datasets.camelyon16 import lesion_mask, lesion_regions, slide_specs
 from histo_monai.slides.annotations import Outline, Point, write_asap_xml
 from histo_monai.wsi.diagnosis.lesions import MASK_MPP, evaluation_mask, match
 

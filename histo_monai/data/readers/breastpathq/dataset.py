@@ -45,7 +45,7 @@ class BreastPathQ(Dataset):
     CorpusSettings: ClassVar = CorpusSettings
     LabelSettings: ClassVar = BreastPathQLabels
     MapSettings: ClassVar = TumorMaps
-    phantom: ClassVar = "histo_monai.data.simulated.cohorts.breastpathq:COHORT"
+    phantom: ClassVar = "histo_monai.data.simulated.datasets.breastpathq:SIMULATED"
 
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
         """Slides for pretraining, without those of test patches."""

@@ -55,7 +55,7 @@ class Camelyon16(Dataset):
     CorpusSettings: ClassVar = Camelyon16Corpus
     LabelSettings: ClassVar = Camelyon16Labels
     MapSettings: ClassVar = TumorMaps
-    phantom: ClassVar = "histo_monai.data.simulated.cohorts.camelyon16:COHORT"
+    phantom: ClassVar = "histo_monai.data.simulated.datasets.camelyon16:SIMULATED"
 
     def pretraining_slides(self, root: Path, settings: Any) -> pd.DataFrame:
         """The first training slides by number."""

@@ -23,7 +23,7 @@ class Kather(Dataset):
     """The Kather plug-in; without slides it has no corpus and no maps."""
 
     LabelSettings: ClassVar = KatherLabels
-    phantom: ClassVar = "histo_monai.data.simulated.cohorts.kather:COHORT"
+    phantom: ClassVar = "histo_monai.data.simulated.datasets.kather:SIMULATED"
 
     def labeled_patches(self, reading: Reading) -> LabeledDataset:
         """Patches of the training folder and of the test folder."""

@@ -167,7 +167,7 @@ def ratios(rows: Rows, series: Series) -> Spec:
 
     Args:
         rows: `label` (narrow pages show the part before the comma); `method`, `training`; `ratio`, `low`, `high`,
-            `fewest`, `most`, as in `LabelsSaved`, 0 and infinity for open ends; `extrapolated`; `told`.
+            `fewest`, `most`, as in `LabelsSaved`, 0 and infinity for open ends; `extrapolated`; `text`.
     """
     stated = [_stated(row) for row in rows]
     ends = [0.8, 1.25, *(row[end] for row in stated for end in ("low", "high"))]
@@ -209,7 +209,7 @@ def ratios(rows: Rows, series: Series) -> Spec:
         "title": None,
         "axis": short,
     }
-    tooltip: list[Spec] = [{"field": name, "type": "nominal"} for name in ("label", "told")]
+    tooltip: list[Spec] = [{"field": name, "type": "nominal"} for name in ("label", "text")]
     spec = _framed(stated, layers, _ROW_PX * len(rows), {"y": y, "tooltip": tooltip})
     return spec | {"resolve": {"scale": {"shape": "independent"}}}  # keeps the legend filled
 
@@ -248,7 +248,7 @@ def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
     fewest, most = row["fewest"], row["most"]
     low, ratio, high = (float(np.clip(row[end], fewest, most)) for end in ("low", "ratio", "high"))
     return {
-        **{name: row[name] for name in ("label", "method", "training", "told")},
+        **{name: row[name] for name in ("label", "method", "training", "text")},
         "extrapolated": bool(row["extrapolated"]),
         "low": round(low, 6), "ratio": round(ratio, 6), "high": round(high, 6),
         "known": bool(0 < row["ratio"] < np.inf),

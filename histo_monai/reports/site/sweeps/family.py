@@ -116,7 +116,7 @@ class FamilyTables:
         return table[table["training"].eq(FINETUNE) | of_setting]
 
 
-def arm_of(row: Any) -> str:
+def name_of(row: Any) -> str:
     """Model in words, from a row with `method` and `training`."""
     return in_words(Row(row.method, row.training).id)
 
@@ -129,7 +129,7 @@ def training_in_words(training: str) -> str:
 def looks_of(row: Any) -> dict[str, str]:
     """Columns of a model for charts: `name`, `method`, `training`, in words."""
     training = training_in_words(row.training)
-    return {"name": arm_of(row), "method": in_words(row.method), "training": training}
+    return {"name": name_of(row), "method": in_words(row.method), "training": training}
 
 
 def verdict(row: Any) -> str:

@@ -17,7 +17,7 @@ from histo_monai.reports.site.sweeps.charts import (
     ratios,
     values_with_runs,
 )
-from histo_monai.reports.site.sweeps.family import SAVES, FamilyTables, OfMetric, arm_of, looks_of, verdict
+from histo_monai.reports.site.sweeps.family import SAVES, FamilyTables, OfMetric, looks_of, name_of, verdict
 from histo_monai.reports.site.sweeps.story import BASELINE, doubts, story
 
 TITLE = "The labels that each method saves"
@@ -169,7 +169,7 @@ def _reach(family: FamilyTables, metric: OfMetric, law: Any) -> float:
     counts = own.loc[
         own["training"].eq(law.training) & own["extrapolated"].astype(bool), "num_labels"
     ].tolist()
-    if arm_of(law) == BASELINE and len(metric.saved):
+    if name_of(law) == BASELINE and len(metric.saved):
         counts += metric.saved.loc[metric.saved["extrapolated"].astype(bool), "needed_value"].tolist()
     return max([law.largest, *(count for count in counts if np.isfinite(count))])
 
@@ -178,7 +178,7 @@ def _ratios(family: FamilyTables, stated: pd.DataFrame, name: str, wide: bool) -
     table: list[Any] = list(stated.itertuples())
     rows = [
         {
-            **looks_of(row), "label": f"{row.num_labels:.0f} labels, {arm_of(row)}", "told": row.told,
+            **looks_of(row), "label": f"{row.num_labels:.0f} labels, {name_of(row)}", "text": row.text,
             "ratio": row.ratio, "low": row.ratio_low, "high": row.ratio_high,
             "fewest": row.ratio_fewest, "most": row.ratio_most, "extrapolated": row.extrapolated,
         }
@@ -229,7 +229,7 @@ def _points_table(family: FamilyTables) -> Table:
         first: Any = next(same.itertuples())
         of_metric = same.set_index("metric")[["value", "low", "high"]]
         cells = [
-            Cell(arm_of(first)),
+            Cell(name_of(first)),
             _count(first.num_labels),
             Cell(f"{100 * first.alpha:g} %", float(first.alpha)),
             *(_setting(value) for value in (first.mu, first.n_aug)),
@@ -246,7 +246,7 @@ def _saved_table(family: FamilyTables) -> Table:
     rows = [
         [
             Cell(family.of(row.metric).name),
-            Cell(arm_of(row)),
+            Cell(name_of(row)),
             _count(row.num_labels),
             number(row.value),
             _told_ratio(row, marked=family.of(row.metric).has_ratios and verdict(row) == SAVES),
@@ -263,7 +263,7 @@ def _told_ratio(row: Any, *, marked: bool) -> Cell:
     """Cell sorted by its value or its stated end."""
     if np.isnan(row.ratio):
         return Cell("—")
-    return Cell(row.told, float(np.clip(row.ratio, row.ratio_fewest, row.ratio_most)), marked)
+    return Cell(row.text, float(np.clip(row.ratio, row.ratio_fewest, row.ratio_most)), marked)
 
 
 def _needed_table(family: FamilyTables) -> Table:
@@ -271,9 +271,9 @@ def _needed_table(family: FamilyTables) -> Table:
     rows = [
         [
             Cell(family.of(row.metric).name),
-            Cell(arm_of(row)),
+            Cell(name_of(row)),
             number(row.score),
-            Cell(row.told, float(row.num_labels) if np.isfinite(row.num_labels) else None),
+            Cell(row.text, float(row.num_labels) if np.isfinite(row.num_labels) else None),
             Cell(row.reason, long=True),
         ]
         for row in table

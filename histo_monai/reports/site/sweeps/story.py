@@ -14,7 +14,7 @@ from histo_monai.reports.site.sweeps.family import (
     SAVES,
     FamilyTables,
     OfMetric,
-    arm_of,
+    name_of,
     surely,
     verdict,
 )
@@ -37,8 +37,8 @@ def story(family: FamilyTables) -> list[str]:
         return [*_nothing_shown(rows, first.name), *_by_arm(rows)]
     best = max(sure, key=lambda row: (not row.extrapolated, surely(row)))
     answer = (
-        f"{arm_of(best)} saves labels: with {_labels(best)} its {first.name} is {best.value:.3f}; "
-        f"{BASELINE}, the supervised baseline, needs {best.told}."
+        f"{name_of(best)} saves labels: with {_labels(best)} its {first.name} is {best.value:.3f}; "
+        f"{BASELINE}, the supervised baseline, needs {best.text}."
     )
     if best.extrapolated:
         answer += " This number is extrapolated beyond the baseline's largest number of labels."
@@ -71,9 +71,9 @@ def _what_was_seen(metric: OfMetric) -> Iterator[str]:
     if known.empty:
         return
     best: Any = next(known.sort_values("value", ascending=False).itertuples())
-    text = f"With {_labels(best)} {arm_of(best)} has the highest {metric.name}: {_value(best)}"
+    text = f"With {_labels(best)} {name_of(best)} has the highest {metric.name}: {_value(best)}"
     others = metric.baseline[metric.baseline["num_labels"] == best.num_labels]
-    if len(others) and arm_of(best) != BASELINE:
+    if len(others) and name_of(best) != BASELINE:
         base: Any = next(others.itertuples())
         text += f"; {BASELINE} has {_value(base)}. Paired tests are in data/report"
     yield f"{text}."
@@ -90,7 +90,7 @@ def _nothing_shown(rows: list[Any], name: str) -> list[str]:
     near = max(known, key=lambda row: (surely(row), row.ratio))
     return [
         text,
-        f"The largest lower end is of {arm_of(near)} with {_labels(near)}: {BASELINE} needs {near.told}.",
+        f"The largest lower end is of {name_of(near)} with {_labels(near)}: {BASELINE} needs {near.text}.",
     ]
 
 
@@ -101,8 +101,8 @@ def _by_other_metrics(family: FamilyTables, best: Any) -> Iterator[str]:
     for metric in map(family.of, family.metrics[1:]):
         if len(metric.saved):
             rows: Any = metric.saved.itertuples()
-            same = [row for row in rows if (arm_of(row), row.num_labels) == (arm_of(best), best.num_labels)]
-            parts += [f"by {metric.name} {row.told}{words[verdict(row)]}" for row in same]
+            same = [row for row in rows if (name_of(row), row.num_labels) == (name_of(best), best.num_labels)]
+            parts += [f"by {metric.name} {row.text}{words[verdict(row)]}" for row in same]
     if parts:
         text = "; ".join(parts)
         yield f"{text[:1].upper()}{text[1:]}."
@@ -115,14 +115,14 @@ def _by_arm(rows: list[Any]) -> Iterator[str]:
         COSTS: "needs more labels than the baseline with",
         OPEN: "no saving is shown with",
     }
-    for arm in dict.fromkeys(map(arm_of, rows)):
-        own = [row for row in rows if arm_of(row) == arm]
+    for name in dict.fromkeys(map(name_of, rows)):
+        own = [row for row in rows if name_of(row) == name]
         parts = []
         for kind, text in words.items():
             counts = [f"{row.num_labels:,.0f}" for row in own if verdict(row) == kind]
             if counts:
                 parts.append(f"{text} {_listed(counts)}")
-        yield f"{arm}: {'; '.join(parts)} labels."
+        yield f"{name}: {'; '.join(parts)} labels."
 
 
 def _doubts_of_runs(family: FamilyTables, metric: OfMetric) -> Iterator[str]:

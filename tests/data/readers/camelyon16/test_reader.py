@@ -13,8 +13,8 @@ from skimage.measure import points_in_poly
 
 from histo_monai.data.readers.camelyon16 import reader as camelyon16
 from histo_monai.data.readers.shared.lesion_centers import AnnotatedSlide, LabelPlacement, survey_labels
-from histo_monai.data.simulated import CohortSize, write_cohort
-from histo_monai.data.simulated.cohorts.camelyon16 import COHORT, make_world, slide_specs
+from histo_monai.data.simulated import SimulatedSize, write_simulated
+from histo_monai.data.simulated.datasets.camelyon16 import SIMULATED, make_world, slide_specs
 from histo_monai.data.tables.patches import LabeledDataset
 from histo_monai.slides import open_slide, tissue_mask
 from tests.folders import NewFolder
@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
     "slide_mpp": 1.0,
 }
 PATCH_PX = 32
-pytestmark = pytest.mark.slow  # A cohort is rendered for them.
+pytestmark = pytest.mark.slow  # A dataset is rendered for them.
 
 WANTED = {
     "train": {"tumor": 61, "normal": 90},
@@ -37,9 +37,9 @@ WANTED = {
 
 
 @pytest.fixture(scope="module")
-def cohort(module_folder: NewFolder) -> Path:
+def simulated(module_folder: NewFolder) -> Path:
     root = module_folder("camelyon16")
-    write_cohort(root, COHORT, CohortSize(num_patches=0, **SIZES), processes=1)
+    write_simulated(root, SIMULATED, SimulatedSize(num_patches=0, **SIZES), processes=1)
     return root
 
 
@@ -62,8 +62,8 @@ def draw(root: Path, **changes: Any) -> LabeledDataset:
 
 
 @pytest.fixture(scope="module")
-def drawn(cohort: Path) -> LabeledDataset:
-    return draw(cohort)
+def drawn(simulated: Path) -> LabeledDataset:
+    return draw(simulated)
 
 
 def tumor_fractions(slide_id: str, centers_yx: np.ndarray, side_px: float) -> np.ndarray:
@@ -108,7 +108,7 @@ def test_no_normal_patch_holds_any_tumor(drawn: LabeledDataset) -> None:
     assert all((fractions == 0).all() for fractions in result.values())
 
 
-def test_counts_splits_and_columns_are_what_is_asked_for(drawn: LabeledDataset, cohort: Path) -> None:
+def test_counts_splits_and_columns_are_what_is_asked_for(drawn: LabeledDataset, simulated: Path) -> None:
     table = drawn.table
     counts = table.groupby(["split", "label"]).size().unstack().to_dict("index")
     assert counts == WANTED
@@ -120,7 +120,7 @@ def test_counts_splits_and_columns_are_what_is_asked_for(drawn: LabeledDataset, 
     assert (table["side_px"] == PATCH_PX).all()
     first = table.iloc[0]
     assert first["patch_id"] == f"{first['slide_id']}-y{first['y']:.0f}-x{first['x']:.0f}"
-    assert first["path"] == str(cohort / f"training/tumor/{first['slide_id']}.tif")
+    assert first["path"] == str(simulated / f"training/tumor/{first['slide_id']}.tif")
 
 
 def test_slides_lie_in_one_split_and_the_reserved_ones_in_none(drawn: LabeledDataset) -> None:
@@ -158,14 +158,14 @@ def test_slides_share_evenly_and_take_turns(drawn: LabeledDataset) -> None:
     assert head == [("test_001", "tumor"), ("test_001", "normal"), ("test_002", "normal")] * 2
 
 
-def test_the_island_in_a_lesion_is_normal_tissue(cohort: Path) -> None:
+def test_the_island_in_a_lesion_is_normal_tissue(simulated: Path) -> None:
     side_px = 16
     survey = survey_labels(
         AnnotatedSlide(
             "tumor_001",
-            cohort / "training/tumor/tumor_001.tif",
+            simulated / "training/tumor/tumor_001.tif",
             "train",
-            cohort / "training/lesion_annotations/tumor_001.xml",
+            simulated / "training/lesion_annotations/tumor_001.xml",
         ),
         {"tumor": 500, "normal": 4000},
         seed=0,
@@ -182,18 +182,18 @@ def test_the_island_in_a_lesion_is_normal_tissue(cohort: Path) -> None:
     assert tumor_fractions("tumor_001", tumor, side_px).min() >= 0.89
 
 
-def test_the_patches_do_not_depend_on_the_number_of_processes(cohort: Path, drawn: LabeledDataset) -> None:
-    pd.testing.assert_frame_equal(drawn.table, draw(cohort, processes=2).table)
+def test_the_patches_do_not_depend_on_the_number_of_processes(simulated: Path, drawn: LabeledDataset) -> None:
+    pd.testing.assert_frame_equal(drawn.table, draw(simulated, processes=2).table)
 
 
-def test_another_seed_draws_others(cohort: Path, drawn: LabeledDataset) -> None:
-    assert len(set(drawn.table["patch_id"]) & set(draw(cohort, seed=1).table["patch_id"])) < 20
+def test_another_seed_draws_others(simulated: Path, drawn: LabeledDataset) -> None:
+    assert len(set(drawn.table["patch_id"]) & set(draw(simulated, seed=1).table["patch_id"])) < 20
 
 
 def test_fewer_of_one_label_are_the_first_of_more_and_leave_the_other_as_it_is(
-    cohort: Path, drawn: LabeledDataset
+    simulated: Path, drawn: LabeledDataset
 ) -> None:
-    fewer = draw(cohort, wanted=WANTED | {"train": {"tumor": 20, "normal": 90}}).table
+    fewer = draw(simulated, wanted=WANTED | {"train": {"tumor": 20, "normal": 90}}).table
     train = drawn.table[drawn.table["split"] == "train"]
     for label, num in (("tumor", 20), ("normal", 90)):
         expected = train[train["label"] == label]["patch_id"].head(num)
@@ -202,28 +202,28 @@ def test_fewer_of_one_label_are_the_first_of_more_and_leave_the_other_as_it_is(
 
 
 @pytest.mark.parametrize("label", ["tumor", "normal"])
-def test_no_room_names_split_label_and_what_to_lower(cohort: Path, label: str) -> None:
+def test_no_room_names_split_label_and_what_to_lower(simulated: Path, label: str) -> None:
     wanted = WANTED | {"train": {"tumor": 1, "normal": 1, label: 3_000_000}}
     with pytest.raises(ValueError, match=rf"train: .* \d+ {label} places .* 3000000") as caught:
-        draw(cohort, wanted=wanted)
+        draw(simulated, wanted=wanted)
     assert f"labels.camelyon16.train.num_{label}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_too_few_slides_after_the_reserved_ones_are_named(cohort: Path) -> None:
+def test_too_few_slides_after_the_reserved_ones_are_named(simulated: Path) -> None:
     with pytest.raises(ValueError, match=r"training/tumor: 1 slides remain .*corpora\.camelyon16\.num_tumor"):
-        draw(cohort, num_reserved_tumor=2)
+        draw(simulated, num_reserved_tumor=2)
 
 
-def test_a_resolution_that_the_slide_has_not_is_named(cohort: Path) -> None:
+def test_a_resolution_that_the_slide_has_not_is_named(simulated: Path) -> None:
     with pytest.raises(ValueError, match=r"normal_002\.tif: 0\.25 µm/px requested"):
-        draw(cohort, mpp=0.25)
+        draw(simulated, mpp=0.25)
 
 
 @pytest.fixture
-def copy(cohort: Path, tmp_path: Path) -> Path:
-    """A cohort to spoil."""
-    return Path(shutil.copytree(cohort, tmp_path / "spoilt"))
+def copy(simulated: Path, tmp_path: Path) -> Path:
+    """A simulated to spoil."""
+    return Path(shutil.copytree(simulated, tmp_path / "spoilt"))
 
 
 def test_names_may_be_of_either_case_and_annotations_lie_in_their_zip(
@@ -328,8 +328,8 @@ def _whole_slides(root: Path) -> pd.DataFrame:
     return table.set_index("slide_id")
 
 
-def test_slides_to_diagnose_have_the_splits_of_their_patches(cohort: Path, drawn: LabeledDataset) -> None:
-    slides = _whole_slides(cohort)
+def test_slides_to_diagnose_have_the_splits_of_their_patches(simulated: Path, drawn: LabeledDataset) -> None:
+    slides = _whole_slides(simulated)
     of_patches = drawn.table.drop_duplicates("slide_id").set_index("slide_id")["split"]
     assert slides["split"].to_dict() == of_patches.to_dict()
     assert "normal_001" not in slides.index
@@ -342,10 +342,10 @@ def test_slides_to_diagnose_have_the_splits_of_their_patches(cohort: Path, drawn
 
 
 def test_a_slide_that_is_not_outlined_throughout_is_diagnosed_all_the_same(
-    cohort: Path, tmp_path: Path
+    simulated: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "camelyon16"
-    shutil.copytree(cohort, root)
+    shutil.copytree(simulated, root)
     for name in ("images/test_{}.tif", "lesion_annotations/test_{}.xml"):
         (root / "testing" / name.format("001")).rename(root / "testing" / name.format("114"))
     reference = root / "testing/reference.csv"
@@ -356,6 +356,6 @@ def test_a_slide_that_is_not_outlined_throughout_is_diagnosed_all_the_same(
     assert slides["exhaustive"].sum() == len(slides) - 1
 
 
-def test_without_test_slides_the_others_are_still_mapped(cohort: Path, tmp_path: Path) -> None:
-    shutil.copytree(cohort / "training", tmp_path / "training")
+def test_without_test_slides_the_others_are_still_mapped(simulated: Path, tmp_path: Path) -> None:
+    shutil.copytree(simulated / "training", tmp_path / "training")
     assert set(_whole_slides(tmp_path)["split"]) == {"train", "validation"}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.path import Path as Outline
 
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, lesion_mask, make_world
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, lesion_mask, make_world
 from histo_monai.data.simulated.plans.breast import Breast
 from histo_monai.data.simulated.plans.lesions import DepthMap, Lesion, rasterize
 from histo_monai.data.simulated.tissue import render as rendering

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.data.simulated.cohorts.cohort import Cohort, CohortSize
+from histo_monai.data.simulated.datasets.dataset import SimulatedDataset, SimulatedSize
 from histo_monai.data.simulated.jobs import Job, run_jobs
 from histo_monai.data.simulated.plans.bowel import CLASSES, Bowel, patch_center_um
 from histo_monai.data.simulated.raster.lattice import derive
@@ -92,8 +92,8 @@ def _write_patient(root: Path, patient: Patient) -> None:
         write_patch(root / patient.folder / label / patch_name(patient, label, number), image, PATCH_MPP)
 
 
-def _write(root: Path, size: CohortSize, processes: int) -> None:
+def _write(root: Path, size: SimulatedSize, processes: int) -> None:
     run_jobs(kather_jobs(root, size.seed, size.num_patches), processes, "kather patients")
 
 
-COHORT = Cohort("kather", _write, least_patches=9)
+SIMULATED = SimulatedDataset("kather", _write, least_patches=9)

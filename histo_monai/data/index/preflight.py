@@ -94,7 +94,7 @@ def without_field(table: pd.DataFrame, field: int) -> list[str]:
     ]
 
 
-def remarks_ahead(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead) -> list[str]:
+def preflight_warnings(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead) -> list[str]:
     """One line per doubtful setting that does not stop a run; arguments are those of `problems_ahead`."""
     lines = []
     num = int((table["split"] == "train").sum())

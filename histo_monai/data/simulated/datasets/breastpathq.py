@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from histo_monai.data.simulated.cohorts.cohort import Cohort, CohortSize
+from histo_monai.data.simulated.datasets.dataset import SimulatedDataset, SimulatedSize
 from histo_monai.data.simulated.jobs import Job, run_jobs
 from histo_monai.data.simulated.plans.breast import Breast
 from histo_monai.data.simulated.raster.lattice import Grid, derive
@@ -177,11 +177,11 @@ def _write_csv(path: Path, header: str, rows: list[str]) -> None:
     path.write_text("\n".join([header, *rows, ""]), encoding="utf-8")
 
 
-def _write(root: Path, size: CohortSize, processes: int) -> None:
+def _write(root: Path, size: SimulatedSize, processes: int) -> None:
     jobs = breastpathq_jobs(
         root, size.seed, size.num_slides, size.num_patches, size.slide_side_px, size.slide_mpp
     )
     write_labels(root, size.seed, run_jobs(jobs, processes, "breastpathq patients and slides"))
 
 
-COHORT = Cohort("breastpathq", _write, least_patches=10)
+SIMULATED = SimulatedDataset("breastpathq", _write, least_patches=10)

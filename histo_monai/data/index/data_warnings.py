@@ -23,7 +23,7 @@ _MOSTLY = 0.5
 """Fraction of a patch on artefacts from which `check` names it."""
 
 
-def remarks_on(
+def label_warnings(
     table: pd.DataFrame,
     *,
     patch_px: int,

@@ -9,10 +9,10 @@ import openslide
 import pytest
 import tifffile
 
-from histo_monai.data.simulated import CohortSize, write_cohort
-from histo_monai.data.simulated.cohorts import breastpathq, camelyon16, kather
-from histo_monai.data.simulated.cohorts.breastpathq import RATERS, rate
-from histo_monai.data.simulated.cohorts.camelyon16 import slide_specs
+from histo_monai.data.simulated import SimulatedSize, write_simulated
+from histo_monai.data.simulated.datasets import breastpathq, camelyon16, kather
+from histo_monai.data.simulated.datasets.breastpathq import RATERS, rate
+from histo_monai.data.simulated.datasets.camelyon16 import slide_specs
 from histo_monai.data.simulated.plans.bowel import CLASSES
 from histo_monai.slides.annotations import write_asap_xml
 from histo_monai.utils.errors import InputError
@@ -25,7 +25,11 @@ SMALL: dict[str, Any] = {
     "slide_side_px": 512,
     "slide_mpp": 1.0,
 }
-COHORTS = {"camelyon16": camelyon16.COHORT, "breastpathq": breastpathq.COHORT, "kather": kather.COHORT}
+SIMULATIONS = {
+    "camelyon16": camelyon16.SIMULATED,
+    "breastpathq": breastpathq.SIMULATED,
+    "kather": kather.SIMULATED,
+}
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -39,9 +43,9 @@ def digests(root: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     result = {}
-    for dataset in COHORTS:
+    for dataset in SIMULATIONS:
         result[dataset] = tmp_path_factory.mktemp(dataset)
-        write_cohort(result[dataset], COHORTS[dataset], CohortSize(**SMALL), processes=1)
+        write_simulated(result[dataset], SIMULATIONS[dataset], SimulatedSize(**SMALL), processes=1)
     return result
 
 
@@ -154,11 +158,11 @@ def test_kather_has_nine_even_classes_in_two_sets(trees: dict[str, Path]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dataset", COHORTS)
+@pytest.mark.parametrize("dataset", SIMULATIONS)
 def test_two_processes_write_the_same_bytes_as_one(
     trees: dict[str, Path], tmp_path: Path, dataset: Any
 ) -> None:
-    write_cohort(tmp_path, COHORTS[dataset], CohortSize(**SMALL), processes=2)
+    write_simulated(tmp_path, SIMULATIONS[dataset], SimulatedSize(**SMALL), processes=2)
     assert digests(tmp_path) == digests(trees[dataset])
 
 
@@ -179,7 +183,7 @@ def test_arguments_out_of_range_are_refused_before_anything_is_written(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     arguments = {"dataset": "camelyon16", "processes": 1, **SMALL, **change}
-    cohort, processes = COHORTS[arguments.pop("dataset")], arguments.pop("processes")
+    simulated, processes = SIMULATIONS[arguments.pop("dataset")], arguments.pop("processes")
     with pytest.raises(InputError, match=message):
-        write_cohort(tmp_path / "cohort", cohort, CohortSize(**arguments), processes)
-    assert not (tmp_path / "cohort").exists()
+        write_simulated(tmp_path / "new", simulated, SimulatedSize(**arguments), processes)
+    assert not (tmp_path / "new").exists()

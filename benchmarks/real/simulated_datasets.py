@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.data.simulated.cohorts.camelyon16 import SlideSpec, make_world, slide_specs
+from histo_monai.data.simulated.datasets.camelyon16 import SlideSpec, make_world, slide_specs
 from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.finetuning.depth import depth_features
 from histo_monai.models.task_model import from_encoder
@@ -30,7 +30,7 @@ BATCH = 32
 
 
 @dataclass(frozen=True)
-class Cohort:
+class Simulated:
     """Patches of one simulated dataset; a slide's patches are adjacent rows.
 
     Attributes:
@@ -48,7 +48,7 @@ class Cohort:
     diagnoses: NDArray[np.bool_]
 
 
-def read_cohort(cache: Path, seed: int, side_px: int) -> Cohort:
+def read_simulated(cache: Path, seed: int, side_px: int) -> Simulated:
     """Dataset of a seed with slides of `side_px`; encoded on first use, five minutes of one core for 2048 px."""
     path = cache / f"cohort-{side_px}-{seed}.npz"
     if not path.exists():
@@ -56,7 +56,7 @@ def read_cohort(cache: Path, seed: int, side_px: int) -> Cohort:
     with np.load(path, allow_pickle=False) as arrays:
         other = {name: arrays[name] for name in ("slides", "cells", "is_tumor", "diagnoses")}
         depths = [name for name in arrays if name not in other]
-        return Cohort({name: arrays[name].astype(np.float32) for name in depths}, **other)
+        return Simulated({name: arrays[name].astype(np.float32) for name in depths}, **other)
 
 
 def _write(path: Path, cache: Path, seed: int, side_px: int) -> None:

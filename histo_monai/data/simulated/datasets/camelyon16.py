@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from histo_monai.data.simulated.cohorts.cohort import Cohort, CohortSize
+from histo_monai.data.simulated.datasets.dataset import SimulatedDataset, SimulatedSize
 from histo_monai.data.simulated.jobs import Job, run_jobs
 from histo_monai.data.simulated.plans.lesions import Lesion, rasterize
 from histo_monai.data.simulated.plans.lymph_node import LymphNode, draw_metastases
@@ -131,11 +131,11 @@ def write_reference(root: Path, results: list[Any]) -> None:
     path.write_text("\n".join([*rows, ""]), encoding="utf-8")
 
 
-def _write(root: Path, size: CohortSize, processes: int) -> None:
+def _write(root: Path, size: SimulatedSize, processes: int) -> None:
     jobs = camelyon16_jobs(
         root, size.seed, size.num_slides, size.num_test_slides, size.slide_side_px, size.slide_mpp
     )
     write_reference(root, run_jobs(jobs, processes, "camelyon16 slides"))
 
 
-COHORT = Cohort("camelyon16", _write, least_slides=2)
+SIMULATED = SimulatedDataset("camelyon16", _write, least_slides=2)

@@ -13,7 +13,7 @@ MIN_MPP, MAX_MPP = 0.2, 1.0
 
 
 @dataclass(frozen=True)
-class CohortSize:
+class SimulatedSize:
     """Numbers and sizes of slides and patches, and the seed.
 
     Attributes:
@@ -36,7 +36,7 @@ class CohortSize:
 
 
 @dataclass(frozen=True)
-class Cohort:
+class SimulatedDataset:
     """Layout of a simulated dataset.
 
     Attributes:
@@ -48,12 +48,12 @@ class Cohort:
     """
 
     name: str
-    write: Callable[[Path, CohortSize, int], None]
+    write: Callable[[Path, SimulatedSize, int], None]
     least_slides: int = 0
     least_patches: int = 0
 
 
-def write_cohort(root: Path, cohort: Cohort, size: CohortSize, processes: int) -> None:
+def write_simulated(root: Path, dataset: SimulatedDataset, size: SimulatedSize, processes: int) -> None:
     """Write a simulated H&E dataset below `root`, in the folder tree of the real dataset.
 
     Args:
@@ -66,15 +66,15 @@ def write_cohort(root: Path, cohort: Cohort, size: CohortSize, processes: int) -
     if size.seed < 0:
         raise InputError(f"seed: expected 0 or more, not {size.seed}")
     for name, value, needed in (
-        ("num_slides", size.num_slides, cohort.least_slides),
+        ("num_slides", size.num_slides, dataset.least_slides),
         ("num_test_slides", size.num_test_slides, 0),
-        ("num_patches", size.num_patches, cohort.least_patches),
+        ("num_patches", size.num_patches, dataset.least_patches),
         ("processes", processes, 1),
     ):
         if value < needed:
-            raise InputError(f"{name}: expected {needed} or more for {cohort.name}, not {value}")
+            raise InputError(f"{name}: expected {needed} or more for {dataset.name}, not {value}")
     if not MIN_SIDE_PX <= size.slide_side_px <= MAX_SIDE_PX:
         raise InputError(f"slide_side_px: expected {MIN_SIDE_PX}..{MAX_SIDE_PX}, not {size.slide_side_px}")
     if not MIN_MPP <= size.slide_mpp <= MAX_MPP:
         raise InputError(f"slide_mpp: expected {MIN_MPP}..{MAX_MPP} µm per px, not {size.slide_mpp}")
-    cohort.write(Path(root), size, processes)
+    dataset.write(Path(root), size, processes)
