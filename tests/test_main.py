@@ -128,7 +128,7 @@ def test_a_bad_slide_is_one_line_with_its_name_and_nothing_is_written(
         ],
     )
     line = _refused(capfd, "index")
-    assert "1 of 3 slides cannot be used" in line
+    assert "1 of 3 slides to pretrain on cannot be used" in line
     assert "bad.tif" in line
     assert says in line
     assert _left_behind(here) == set()

@@ -249,6 +249,6 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
 
 def _refusal(bad: pd.DataFrame, num_slides: int) -> str:
     return (
-        f"{len(bad)} of {num_slides} slides cannot be used: {first_five(bad['problem'].tolist())}. "
-        "index.skip_bad_slides: true leaves such slides out."
+        f"{len(bad)} of {num_slides} slides to pretrain on cannot be used: {first_five(bad['problem'].tolist())}. "
+        "Fix: mend them, or leave them out by index.skip_bad_slides: true."
     )

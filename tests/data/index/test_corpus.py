@@ -103,7 +103,7 @@ def test_the_two_slides_without_a_resolution_are_named_with_the_column_to_fill(
     real_corpus: pd.DataFrame, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
-    with pytest.raises(ValueError, match="2 of 4 slides cannot be used") as caught:
+    with pytest.raises(ValueError, match="2 of 4 slides to pretrain on cannot be used") as caught:
         _build(real_corpus.assign(mpp=np.nan))
     message = str(caught.value)
     assert "tcga-cr-7395-01a-01-ts1.svs" in message
