@@ -25,7 +25,8 @@ Each reads `params.yaml` in the current folder and writes one folder below `data
 """
 _COMMANDS = """
 ## Commands
-Commands read results of stages, or any slides that you name. They never write to their inputs.
+Commands read results of stages, or any slides that you name. They write to no input,
+except that `label --read` and `next` add labels to a table.
 """
 _TABLE = ["| option | | meaning |", "|---|---|---|"]
 

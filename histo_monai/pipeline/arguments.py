@@ -29,7 +29,7 @@ STAGES = {
 }
 COMMANDS = {
     "init": "create a project folder with params, pipeline and docs; it needs no clone",
-    "dvc": "run a DVC command whose stages start at once, in one process with loaded libraries: dvc repro",
+    "dvc": "run a DVC command, such as dvc repro, in one process with loaded libraries: stages start at once",
     "doctor": "check machine and project before a run, and measure the encoder: PASS, WARN or FAIL, each with a fix",
     "map": "map any slides with a model: scores, TIFF, overlay, GeoJSON",
     "encoders": "list published encoders: architecture, input, output, license, and where to request weights",
@@ -276,8 +276,13 @@ def _add_options_of_labels(label: argparse.ArgumentParser, following: argparse.A
         help="files with answers; default: all that `label --serve` has saved",
     )
     following.add_argument("--num", type=int, default=30, help="number of regions to label next")
-    _random(following, 6, "how many of them are drawn at random")
-    _file(label, "--into", metavar="CSV", help="that table; default: data/raw/own/patches.csv")
+    _random(following, 6, "how many of these regions are random")
+    _file(
+        label,
+        "--into",
+        metavar="CSV",
+        help="table that --read adds labels to; default: data/raw/own/patches.csv",
+    )
 
 
 def _random(command: argparse.ArgumentParser, num: int, text: str) -> None:

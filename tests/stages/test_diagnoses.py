@@ -145,7 +145,7 @@ def test_diagnoses_of_test_slides_change_nothing() -> None:
     ("turned", "positive", "words"),
     [
         ([1, 3, 5, 7, 9], "tumor", ("0 training slides", "label slides of both kinds")),
-        ([], "cancer", ("'cancer'", "heatmap.<dataset>.positive_class")),
+        ([], "cancer", ("'cancer'", "heatmap.own.positive_class")),
     ],
 )
 def test_what_does_not_fit_is_one_line(

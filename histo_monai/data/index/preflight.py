@@ -112,7 +112,7 @@ def preflight_warnings(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: A
     if ahead.ignore_stains and table["score"].notna().any():
         lines.append(
             f"labels are scores, and {', '.join(ahead.ignore_stains)} learns to ignore stain, on which scores depend. "
-            "Fix: set pretraining_methods: [random, rsp], which was better in trials"
+            "Fix: compare with pretraining_methods: [random, rsp], which was better on simulated slides"
         )
     if ahead.maps is not None and (whole_slides["label"] != "").any():
         classes = sorted(set(table["label"]) - {""})

@@ -72,7 +72,7 @@ def training_diagnoses(
     if classes is None or len(classes) != 2 or positive not in classes:
         raise InputError(
             f"diagnoses: expected two classes of patches, one of them {positive!r}, got "
-            f"{', '.join(classes) if classes else 'scores'}. Fix: set heatmap.<dataset>.positive_class to a class, or "
+            f"{', '.join(classes) if classes else 'scores'}. Fix: set heatmap.own.positive_class to a class, or "
             "semisupervised_methods: [supervised]"
         )
     is_known = (slides["split"] == "train") & (slides["label"] != "")
