@@ -46,7 +46,7 @@ def test_how_sure_a_saving_is_is_the_lower_end_that_is_stated() -> None:
 
 
 def test_an_open_end_is_an_arrow_at_the_end_that_is_stated_and_has_no_dot() -> None:
-    about = {"label": "60 labels, a", "method": "a", "training": "fine-tuned", "told": "more than 10"}
+    about = {"label": "60 labels, a", "method": "a", "training": "fine-tuned", "text": "more than 10"}
     ends = {"ratio": np.inf, "low": 2.0, "high": np.inf, "fewest": 1.0, "most": 10.0, "extrapolated": False}
     (drawn,) = ratios([about | ends], Series(["a"], ["a"], ["fine-tuned"]))["data"]["values"]
     assert (drawn["low"], drawn["high"]) == (2.0, 10.0)
