@@ -342,4 +342,6 @@ def test_a_run_whose_labels_are_all_given_has_nothing_to_hold_guesses_against(wa
     task = wave_task()
     train = split_rows(task.patches, "train")
     hidden = HiddenLabels.of(train, train, task.classes)
-    assert not any("pseudo_label" in column for column in _train(_paper(task), task, hidden=hidden).curves[-1])
+    assert not any(
+        "pseudo_label" in column for column in _train(_paper(task), task, hidden=hidden).curves[-1]
+    )
