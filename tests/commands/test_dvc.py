@@ -233,7 +233,7 @@ def test_a_fork_ends_as_python_ends(tmp_path: Path) -> None:
         "freed = Freed()\n"
         "def late(text):\n"
         "    time.sleep(0.2)\n"
-        "    print(text)\n"
+        "    sys.stdout.write(text + '\\n')\n"  # print writes the end apart: two threads would mix
         "atexit.register(print, 'exit function')\n"
         "threading.Thread(target=late, args=['thread']).start()\n"
         "pool = concurrent.futures.ThreadPoolExecutor(1)\n"

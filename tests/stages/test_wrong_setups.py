@@ -262,7 +262,7 @@ REMARKED: dict[str, tuple[Callable[[], object], str]] = {
             _scores,
         ),
         r"labels are scores, and moco learns to ignore stain, on which scores depend\. "
-        r"Fix: set pretraining_methods: \[random, rsp\]",
+        r"Fix: compare with pretraining_methods: \[random, rsp\]",
     ),
     "students without a patch to learn from": (
         NO_MAPS,
