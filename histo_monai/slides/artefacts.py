@@ -26,14 +26,15 @@ _SPREADS, _NEAREST, _FARTHEST, _FARTHEST_ABOVE = 5.0, -0.09, -0.02, 0.1
 """Hue of ink: so many median absolute deviations above the slide's median, at least and at most these values; at most
 the last one above the median, if that is more."""
 _DENSE, _DENSE_OF_MEDIAN, _DENSITY_SPAN, _OF_DENSITY = 2.0, 1.5, 2.0, 0.05
-"""Hue of ink on tissue: density counts from this sum, and from so many medians of the slide; up to so much more; by
-how much."""
+"""Sums of densities above the first value and above this multiple of the slide's median add to the hue, up to this
+span, by this factor."""
 _RED, _RED_OF_DENSITY, _RED_ABSORBED, _RED_DENSEST, _RED_OF_SUM = -0.09, 0.03, 0.8, 4.0, 0.25
-"""Red ink: least (blue - green) / sum plus the second value times the sum, that counts up to the fourth; least sum;
-largest red / sum."""
+"""Of red ink: least redness; weight of the sum of densities in redness; least sum; largest sum that counts; largest
+red / sum."""
 _RED_QUANTILE, _RED_ABOVE = 0.1, 0.14
-"""The first value rises on bloody slides, to this quantile of (blue - green) / sum and so much more."""
+"""On bloody slides the least redness is this quantile of (blue - green) / sum plus this value."""
 _RED_STROKE_PX = 3
+"""Least width of red ink."""
 _DENSE_GRAY, _COLORLESS = 1.0, 0.35
 """Least optical density of every color of black, and its largest relative difference between colors."""
 _BLURRED, _BLURRED_OF_CONTRAST = 0.22, 0.70
@@ -126,11 +127,13 @@ def blur_mask(fine: NDArray[np.uint8], tissue: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _red_ink(densities: NDArray[np.float32], is_stain: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Redness is (blue - green) / sum of the densities, plus a weight times the sum."""
     red, green, blue = np.moveaxis(densities, 2, 0)
     total = red + green + blue
     hue = (blue - green) / np.maximum(total, 1e-3)
     least = max(_RED, np.quantile(hue[is_stain], _RED_QUANTILE) + _RED_ABOVE)
-    is_red = (hue + _RED_OF_DENSITY * np.minimum(total, _RED_DENSEST) > least) & (red < green)
+    redness = hue + _RED_OF_DENSITY * np.minimum(total, _RED_DENSEST)
+    is_red = (redness > least) & (red < green)
     is_red &= (red < _RED_OF_SUM * total) & (total > _RED_ABSORBED)
     stroke = np.ones((_RED_STROKE_PX, _RED_STROKE_PX), np.uint8)
     return cv2.morphologyEx(is_red.astype(np.uint8), cv2.MORPH_OPEN, stroke) > 0

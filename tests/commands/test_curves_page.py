@@ -88,8 +88,8 @@ def test_every_number_of_the_tables_is_that_of_the_files(pages: dict[str, Path])
     for row in points.itertuples():
         assert f">{row.value:z.3f} ({row.low:z.2f} to {row.high:z.2f})</td>" in text
     for name in ("labels_saved", "labels_needed"):
-        for told in pd.read_csv(pages[SEVERAL] / f"{name}.csv")["text"]:
-            assert f">{told}</td>" in text
+        for needed in pd.read_csv(pages[SEVERAL] / f"{name}.csv")["text"]:
+            assert f">{needed}</td>" in text
 
 
 def test_charts_draw_what_the_files_hold_and_each_run(pages: dict[str, Path]) -> None:

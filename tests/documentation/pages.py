@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from documentation import hooks
 
@@ -10,11 +11,15 @@ RESEARCH = "Research"
 """Part of the menu whose pages hold measurements, and may be long."""
 
 
+def menu(root: Path) -> list[dict[str, Any]]:
+    """The parts of the site's menu, each with its pages."""
+    return hooks.menu((root / "docs" / hooks.MENU).read_text(encoding="utf-8"))
+
+
 def research_pages(root: Path) -> list[Path]:
-    menu = hooks.menu((root / "docs" / hooks.MENU).read_text(encoding="utf-8"))
-    return [
-        root / "docs" / path for part in menu for page in part.get(RESEARCH, []) for path in page.values()
-    ]
+    """Pages that hold measurements."""
+    pages = [page for part in menu(root) for page in part.get(RESEARCH, [])]
+    return [root / "docs" / path for page in pages for path in page.values()]
 
 
 def user_pages(root: Path) -> list[Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from histo_monai.evaluation.metrics import classification_estimates, score_estim
 from histo_monai.pipeline.commands import init
 from histo_monai.pipeline.project.files import SOURCE_ONLY
 from histo_monai.utils.settings.rules import MicronsPerPixel, Range
+from tests.documentation.pages import menu, research_pages
 from tests.folders import NewFolder
 
 PAGE = params_page.PAGE.read_text(encoding="utf-8")
@@ -71,13 +71,9 @@ def test_the_page_of_commands_is_what_the_parser_says() -> None:
     assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.page(), "run `make docs`"
 
 
-def _menu(root: Path) -> list[dict[str, Any]]:
-    return hooks.menu((root / "docs" / hooks.MENU).read_text(encoding="utf-8"))
-
-
 def test_every_page_stands_in_the_menu_once(root: Path) -> None:
     paths = [
-        path for part in _menu(root) for pages in part.values() for page in pages for path in page.values()
+        path for part in menu(root) for pages in part.values() for page in pages for path in page.values()
     ]
     of_docs = [path for path in paths if (root / "docs" / path).is_file()]
     assert sorted(of_docs) == sorted({path.name for path in (root / "docs").glob("*.md")} - {"README.md"})
@@ -130,8 +126,7 @@ def test_docs_that_go_into_every_project_are_small_and_without_measurements(
     files = {path.relative_to(root / "docs") for path in (root / "docs").rglob("*") if path.is_file()}
     assert files - copied == {Path(name) for name in SOURCE_ONLY}
     assert sum((project / "docs" / path).stat().st_size for path in copied) < 2 * 2**20
-    (research,) = (part for part in _menu(root) if "Research" in part)
-    pages = {path for page in research["Research"] for path in page.values()}
+    pages = {path.name for path in research_pages(root)}
     assert {name for name in SOURCE_ONLY if name.endswith(".md")} == pages
 
 

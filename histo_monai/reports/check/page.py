@@ -34,7 +34,7 @@ class Checked:
 
     Attributes:
         problems: one line per reason that a later stage would fail.
-        data_warnings: data warnings, one line each.
+        data_warnings: one line per reason that results are weaker.
         slides: every slide once: `slide_id`, `split`, `patient_id`, `label`, `mpp`, `excluded` (fraction of tissue).
         pictures: slide_id -> picture, relative to the page.
         centers: patch centers of the pretraining, `data.tables.columns.CENTER_COLUMNS`.

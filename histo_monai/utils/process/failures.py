@@ -9,7 +9,7 @@ _FEWER = (
     "Fix: use fewer processes (HISTO_MONAI_WORKERS, HISTO_MONAI_CPUS, HISTO_MONAI_RANKS) or a smaller batch_size; "
     "start again to continue after the last finished epoch or slide"
 )
-_SEMAPHORES = "/dev/shm"
+_SHM = "/dev/shm"
 _ALLOCATION = re.compile(r"DefaultCPUAllocator|not enough memory|[Cc]annot allocate memory|out of memory")
 _DEAD_WORKER = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)")
 _SHARED_MEMORY = re.compile(
@@ -36,9 +36,9 @@ def machine_failure(kind: type[BaseException], message: str) -> str | None:
         return f"a helper process was killed, mostly for lack of memory. {_FEWER}"
     if "ProcessExitedException" in names:
         return f"a training process was killed ({first}), mostly for lack of memory. {_FEWER}"
-    if "PermissionError" in names and _names_no_file(message) and not os.access(_SEMAPHORES, os.W_OK):
+    if "PermissionError" in names and _names_no_file(message) and not os.access(_SHM, os.W_OK):
         return (
-            f"{_SEMAPHORES}: this user may not write there, which processes need to wait for each other. Fix: mount it "
+            f"{_SHM}: this user may not write there, which processes need to wait for each other. Fix: mount it "
             "with mode 1777, as container engines do, or set HISTO_MONAI_CPUS=1 and HISTO_MONAI_WORKERS=0"
         )
     return _by_words(message, first) if issubclass(kind, RuntimeError) else None
@@ -50,7 +50,7 @@ def _names_no_file(message: str) -> bool:
 
 def _by_words(message: str, first: str) -> str | None:
     if _SHARED_MEMORY.search(message):
-        return f"/dev/shm is full ({first}). Fix: enlarge it (--shm-size), or set HISTO_MONAI_WORKERS=0"
+        return f"{_SHM} is full ({first}). Fix: enlarge it (--shm-size), or set HISTO_MONAI_WORKERS=0"
     if _NO_THREAD.search(message):
         return f"no further thread may be started (`ulimit -v` and `-u` limit memory and processes). {_FEWER}"
     if _DEAD_WORKER.search(message):

@@ -24,17 +24,17 @@ def _of_student(**columns: list[float]) -> tuple[dict[str, Any], list[str]]:
     charts = {
         block.title: block.spec["data"]["values"] for block in section.blocks if isinstance(block, Chart)
     }
-    told = [
+    lines = [
         line
         for block in section.blocks
         if isinstance(block, Lines) and block.look == "missing"
         for line in block.lines
     ]
-    return charts, told
+    return charts, lines
 
 
 def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all() -> None:
-    charts, told = _of_student(
+    charts, lines = _of_student(
         train_pseudo_label_accuracy=[0.5, 0.625], train_used_pseudo_label_accuracy=[np.nan, 0.75]
     )
     assert charts["Student: pseudo labels"] == [
@@ -43,20 +43,20 @@ def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all()
         {"epoch": 2, "name": "pseudo labels that are used", "value": 0.75},
     ]
     assert {row["name"] for row in charts["Student: shares"]} == {"train: fraction of pseudo labels used"}
-    assert told == []
+    assert lines == []
 
 
 def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
-    charts, told = _of_student(train_pseudo_label_absolute_error=[0.25, 0.125])
+    charts, lines = _of_student(train_pseudo_label_absolute_error=[0.25, 0.125])
     assert [row["value"] for row in charts["Student: pseudo labels"]] == [0.25, 0.125]
-    assert told == []
+    assert lines == []
 
 
 @pytest.mark.parametrize("columns", [{}, {"train_pseudo_label_accuracy": [np.nan, np.nan]}])
 def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, list[float]]) -> None:
-    charts, told = _of_student(**columns)
+    charts, lines = _of_student(**columns)
     assert set(charts) == {"Student: losses", "Student: shares"}
-    assert [line.startswith("The accuracy of pseudo labels is unknown: the method") for line in told] == [
+    assert [line.startswith("The accuracy of pseudo labels is unknown: the method") for line in lines] == [
         True
     ]
 
@@ -65,8 +65,8 @@ def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> No
     section = training_section(
         pd.DataFrame({"epoch": [], "lr": [], "validation_loss": []}), None, "a run", "pairs.png", ["kept"]
     )
-    told = [line for block in section.blocks if isinstance(block, Lines) for line in block.lines]
-    assert told == [
+    lines = [line for block in section.blocks if isinstance(block, Lines) for line in block.lines]
+    assert lines == [
         "a run",
         "kept",
         "The student has no training step: its weights are the fine-tuned model's.",
