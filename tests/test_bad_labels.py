@@ -145,10 +145,10 @@ BAD = {
 def test_bad_labels_are_one_line_and_nothing_is_written(
     kind: str, raw: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    dataset, write, says = BAD[kind]
+    dataset, write, message = BAD[kind]
     write(raw(dataset))
     line = _refused(capfd, "index")
-    for text in says:
+    for text in message:
         assert text in line, line
     assert not Path("data/index").exists()
 

@@ -124,18 +124,18 @@ def test_keys_of_one_sample_are_drawn_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "says"),
+    ("image", "message"),
     [
         (torch.zeros(3, 8, 8), "of uint8, 0..255, channels first, expected, got torch.float32"),
         (np.zeros((8, 8, 3), np.uint8), r"channels first, expected, got torch.uint8 \(8, 8, 3\)"),
         (torch.zeros(3, 8, 9, dtype=torch.uint8), "square patches expected, got 8 × 9 px"),
     ],
 )
-def test_an_image_of_another_kind_is_told_at_once(image: Any, says: str) -> None:
+def test_an_image_of_another_kind_is_told_at_once(image: Any, message: str) -> None:
     for policy in (SupervisedAugmentation(32), ContrastiveViews(32)):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             policy(image)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         RandViewsd("image", SupervisedAugmentation(32))({"image": image})
 
 

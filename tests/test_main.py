@@ -116,7 +116,7 @@ def test_a_bad_slide_is_one_line_with_its_name_and_nothing_is_written(
     kind: str, project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = project()
-    make, says = BAD_SLIDES[kind]
+    make, message = BAD_SLIDES[kind]
     folder = here / "data/raw/own"
     make(folder / "bad.tif")
     _manifest(
@@ -130,7 +130,7 @@ def test_a_bad_slide_is_one_line_with_its_name_and_nothing_is_written(
     line = _refused(capfd, "index")
     assert "1 of 3 slides to pretrain on cannot be used" in line
     assert "bad.tif" in line
-    assert says in line
+    assert message in line
     assert _left_behind(here) == set()
 
 

@@ -137,9 +137,9 @@ def test_what_a_function_cannot_use_is_refused_with_the_fix(project: Path) -> No
             (r"sides of \[32\] px, expected 64 px", model, (images[..., :32, :32],)),
             (r"sides of \[32, 64\] px, expected one side", encoder, (images[..., :32],)),
         ]
-        for says, network, arguments in cases:
+        for message, network, arguments in cases:
             function: Any = hm.predict if network is model else hm.encode
-            with pytest.raises(hm.InputError, match=says):
+            with pytest.raises(hm.InputError, match=message):
                 function(network, *arguments)
         with pytest.raises(hm.SlideError, match=r"0\.25 µm/px requested, finer than the slide's own"):
             hm.tile(slide, 64, 0.25)

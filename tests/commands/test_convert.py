@@ -97,7 +97,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "says"),
+    ("source", "target", "message"),
     [
         ("none.geojson", "b.xml", r"none\.geojson: cannot be read"),
         ("a.geojson", "b.svg", r"b\.svg: unknown suffix"),
@@ -105,10 +105,10 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_converted_is_one_line_and_leaves_no_file(
-    tmp_path: Path, source: str, target: str, says: str
+    tmp_path: Path, source: str, target: str, message: str
 ) -> None:
     write_annotations(tmp_path / "a.geojson", [Region(BOX)])
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         convert.run(str(tmp_path / source), str(tmp_path / target))
     assert [path.name for path in tmp_path.iterdir()] == ["a.geojson"]
 
@@ -149,7 +149,7 @@ def test_without_the_slide_coordinates_stay_and_the_file_and_a_warning_state_it(
 
 
 @pytest.mark.parametrize(
-    ("slide", "origin", "says"),
+    ("slide", "origin", "message"),
     [
         (None, "canvas", "--origin canvas: the slide is missing"),
         ("a.scn", "corner", "--origin: 'corner' is unknown. Fix: give bounds or canvas"),
@@ -157,11 +157,11 @@ def test_without_the_slide_coordinates_stay_and_the_file_and_a_warning_state_it(
     ],
 )
 def test_a_wrong_origin_or_slide_is_one_line(
-    tmp_path: Path, slide: str | None, origin: str | None, says: str
+    tmp_path: Path, slide: str | None, origin: str | None, message: str
 ) -> None:
     SCN.write(tmp_path / "a.scn")
     write_annotations(tmp_path / "a.geojson", [Region(BOX)])
     path = None if slide is None else str(tmp_path / slide)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         convert.run(str(tmp_path / "a.geojson"), str(tmp_path / "b.xml"), path, origin)
     assert not (tmp_path / "b.xml").exists()

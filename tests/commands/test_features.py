@@ -109,7 +109,7 @@ def test_no_file_of_a_user_is_written_over(folder: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("--patch-px", "5"), "--patch-px: 5 px is out of range. Fix: give 32 to 2048"),
         (("--patch-mpp", "0"), "--patch-mpp: 0 µm/px is implausible"),
@@ -118,10 +118,10 @@ def test_no_file_of_a_user_is_written_over(folder: Path, capsys: pytest.CaptureF
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(
-    arguments: tuple[str, ...], says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _features("a.tif", *arguments) == 1
-    assert says in _last(capsys)
+    assert message in _last(capsys)
     assert not (folder / "out").exists()
 
 

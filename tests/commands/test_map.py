@@ -270,12 +270,12 @@ def test_a_map_that_was_made_from_something_else_is_made_again_and_the_log_says_
         (lambda folder: ["--positive-class", "normal"], "the classes were ['tumor'], now ['normal']"),
     ]
     more: list[str] = []
-    for change, says in changes:
+    for change, message in changes:
         before = read_heatmap(folder / "maps/a.map.csv").values["model"]
         more += change(folder)
         caplog.clear()
         assert _map("a.tif", *more) == 0
-        assert f"a.tif mapped again: {says}\n" in caplog.text
+        assert f"a.tif mapped again: {message}\n" in caplog.text
         assert not np.array_equal(read_heatmap(folder / "maps/a.map.csv").values["model"], before)
     assert _map("a.tif", *more, "--output", "fresh") == 0
     for suffix in SUFFIXES:
@@ -359,7 +359,7 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["missing.tif"], "missing.tif: no such file"),
         (["bare.tif"], "bare.tif: states no resolution"),
@@ -380,7 +380,7 @@ def test_two_calls_into_one_folder_do_not_mix(folder: Path, capsys: pytest.Captu
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_mapped(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     _write_slide(folder / "bare.tif", mpp=None)
     for name in ("other", "occupied"):
@@ -394,13 +394,13 @@ def test_bad_input_is_one_line_and_nothing_is_mapped(
     if "tissues.safetensors" in arguments:
         _write_model(folder / "tissues.safetensors", ["fat", "muscle"])
     before = _all(folder)
-    assert says in _refused(capsys, *arguments).replace("other/", "")
+    assert message in _refused(capsys, *arguments).replace("other/", "")
     assert _all(folder) == before
     assert not (folder / "maps").exists()
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "says"),
+    ("option", "value", "message"),
     [
         *(
             ("--stride-um", value, "Fix: set a positive number of µm, at most 100000")
@@ -415,11 +415,11 @@ def test_bad_input_is_one_line_and_nothing_is_mapped(
     ],
 )
 def test_a_number_that_cannot_be_meant_is_refused_before_a_slide_is_opened(
-    folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, says: str
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, message: str
 ) -> None:
     line = _refused(capsys, "missing.tif", f"{option}={value}")
     assert option in line
-    assert says in line
+    assert message in line
     assert not (folder / "maps").exists()
 
 

@@ -315,7 +315,7 @@ def test_scores_are_suggested_where_the_two_models_disagree(
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         (["--side-um", "12"], "--side-um: 12 µm is below the 16 µm"),
         (["--num", "0"], "--num: 0 is below 1"),
@@ -329,10 +329,10 @@ def test_scores_are_suggested_where_the_two_models_disagree(
     ],
 )
 def test_a_wrong_call_is_one_line(
-    project: Path, capsys: pytest.CaptureFixture[str], more: list[str], says: str
+    project: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
     assert main([*RUN, "--output", "elsewhere", *more]) == 1
-    assert says in capsys.readouterr().err.strip().splitlines()[-1]
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert not Path("elsewhere").exists()
 
 

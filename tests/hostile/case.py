@@ -1,7 +1,7 @@
 """A case of the catalogue: what is spoiled, what is called, and what must then be so.
 
 Every refusal obeys one oracle: exit code 1, exactly one line of error on stderr, of fewer than 1,000 characters and
-without control characters, that names what the case says; no traceback, nothing printed by a library; the project is
+without control characters, that names what the case mentions; no traceback, nothing printed by a library; the project is
 what it was, byte for byte and folder for folder. What is odd but right ends with 0, and its inputs are what they were.
 """
 
@@ -46,7 +46,7 @@ class Case:
         name: What is odd, unique within the kind.
         argv: Of the command line.
         prepare: Spoils the project, which is the working folder; runs in the child, before the call.
-        says: Texts that the line of error holds; where the call is accepted, that the log holds.
+        mentions: Texts that the line of error holds; where the call is accepted, that the log holds.
         code: `REFUSED`, `WRONG_CALL`, `ACCEPTED`, or `EITHER`: refused in one line, or accepted, nothing between.
         state: Of the project, see `project.STATES`.
         check: Of what an accepted call left; raises AssertionError.
@@ -59,7 +59,7 @@ class Case:
     name: str
     argv: tuple[str, ...]
     prepare: Callable[[], object] = _nothing
-    says: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
     code: int | None = REFUSED
     state: str = "own"
     check: Callable[[], object] = _nothing
@@ -157,7 +157,7 @@ def _faults_of_refused(case: Case, outcome: Outcome, errors: list[str]) -> list[
             result.append(f"a line of {len(line)} characters")
         if outcome.ended == REFUSED and not _PAGE.search(line):
             result.append(f"names no section of the documents: {_short([line])}")
-        result += [f"does not say {text!r}: {_short([line])}" for text in case.says if text not in line]
+        result += [f"does not say {text!r}: {_short([line])}" for text in case.mentions if text not in line]
     changed = _changed(case, outcome)
     if changed:
         result.append(f"not what it was: {_short(changed)}")
@@ -173,7 +173,7 @@ def _changed(case: Case, outcome: Outcome) -> list[str]:
 def _faults_of_accepted(case: Case, outcome: Outcome, errors: list[str]) -> list[str]:
     result = [f"an error, and 0: {_short(errors)}"] if errors else []
     if case.code == ACCEPTED:
-        result += [f"does not say {text!r} in the log" for text in case.says if text not in outcome.err]
+        result += [f"does not say {text!r} in the log" for text in case.mentions if text not in outcome.err]
     changed = [path for path in _changed(case, outcome) if path in outcome.before and _is_input(path)]
     if changed:
         result.append(f"inputs changed: {_short(changed)}")

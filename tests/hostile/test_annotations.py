@@ -49,18 +49,18 @@ def refused(path: Path) -> str:
 
 @pytest.mark.parametrize("case", REFUSED_XML)
 def test_hostile_asap_files_are_refused_in_one_line(tmp_path: Path, case: str) -> None:
-    content, says = REFUSED_XML[case]
+    content, message = REFUSED_XML[case]
     path = tmp_path / "a.xml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert says in refused(path)
+    assert message in refused(path)
 
 
 @pytest.mark.parametrize("case", REFUSED_GEOJSON)
 def test_hostile_geojson_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
-    content, says = REFUSED_GEOJSON[case]
+    content, message = REFUSED_GEOJSON[case]
     path = tmp_path / "a.geojson"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert says in refused(path)
+    assert message in refused(path)
 
 
 def test_an_entity_bomb_takes_no_memory(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, suffix: str, kind: s
     thread.start()
     thread.join(20)
     assert messages, "it waits"
-    says = {"folder": "is a folder", "too large": "more than", "link to itself": "cannot be read"}
-    assert says.get(kind, "is a pipe, socket or device") in messages[0]
+    message = {"folder": "is a folder", "too large": "more than", "link to itself": "cannot be read"}
+    assert message.get(kind, "is a pipe, socket or device") in messages[0]
 
 
 @pytest.mark.parametrize("encode", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
@@ -136,9 +136,9 @@ def test_odd_geojson_keeps_its_area_and_what_is_left_out_is_told(tmp_path: Path,
     regions, _ = read_geojson(path, left_out.append)
     mask = rasterize_regions(regions, downsample=0.25, shape=(200, 200), corner_yx=(-40, -40))
     assert mask.sum() / 16 == pytest.approx(area, rel=0.05)
-    for line, says in zip(map(str, left_out), messages, strict=True):
+    for line, message in zip(map(str, left_out), messages, strict=True):
         one_line(line)
-        assert says in line
+        assert message in line
 
 
 def deep_children(depth: int) -> str:

@@ -66,7 +66,7 @@ def test_a_process_that_is_spawned_for_a_training_has_the_method_and_its_setting
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "says"),
+    ("name", "text", "message"),
     [
         ("My-Method.py", "", r"My-Method\.py: not the name of a method\. Fix: rename"),
         ("moco.py", "", r"moco\.py: moco is a method of the package\. Fix: rename"),
@@ -83,9 +83,11 @@ def test_a_process_that_is_spawned_for_a_training_has_the_method_and_its_setting
         ),
     ],
 )
-def test_what_is_no_method_is_refused_in_one_line(own_project: Path, name: str, text: str, says: str) -> None:
+def test_what_is_no_method_is_refused_in_one_line(
+    own_project: Path, name: str, text: str, message: str
+) -> None:
     _write(FOLDER / name, text)
-    with pytest.raises(InputError, match=says) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         PRETEXTS["quarters"]
     assert "\n" not in str(caught.value)
 

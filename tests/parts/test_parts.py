@@ -130,7 +130,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("semisupervised_methods", ["toi"]), "diagnoses, toy, got 'toi'; did you mean 'toy'?"),
         (("methods", {"toi": {"decay": 0.5}}), "consistency.methods.toi: unknown key; did you mean 'toy'?"),
@@ -146,7 +146,7 @@ def test_a_toy_pretext_student_and_encoder_go_through_all_stages(project: Path) 
     ],
 )
 def test_settings_of_a_part_are_checked_as_all_params_are(
-    project: Path, change: tuple[str, object], says: str
+    project: Path, change: tuple[str, object], message: str
 ) -> None:
     tree = yaml.safe_load(Path("params.yaml").read_text())
     key, value = change
@@ -154,11 +154,11 @@ def test_settings_of_a_part_are_checked_as_all_params_are(
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     with pytest.raises(ParamsError) as caught:
         load_params(Path("params.yaml"))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("section", "says"),
+    ("section", "message"),
     [
         (PRETEXT | {"lr": 0}, "pretrain.quarters.lr: expected a number in (0, inf), got 0.0"),
         ({}, "pretrain.quarters.epochs: missing key; expected an integer"),
@@ -166,11 +166,11 @@ def test_settings_of_a_part_are_checked_as_all_params_are(
     ],
 )
 def test_settings_of_a_pretext_from_outside_are_checked_as_all_params_are(
-    project: Path, section: object, says: str
+    project: Path, section: object, message: str
 ) -> None:
     tree = yaml.safe_load(Path("params.yaml").read_text())
     tree["pretrain"]["quarters"] = section
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     with pytest.raises(ParamsError) as caught:
         load_params(Path("params.yaml"))
-    assert says in str(caught.value)
+    assert message in str(caught.value)

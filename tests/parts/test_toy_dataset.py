@@ -71,7 +71,7 @@ def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "message"),
     [
         ("dataset", "toi", "dataset: expected one of breastpathq, camelyon16, kather, own, toy, got 'toi'"),
         ("labels.toy.validation", "none", "labels.toy.validation: expected labeled or separate, got 'none'"),
@@ -83,11 +83,11 @@ def test_a_toy_dataset_goes_through_all_stages(project: Path) -> None:
     ],
 )
 def test_settings_of_a_dataset_are_checked_as_all_params_are(
-    project: Path, name: str, value: object, says: str
+    project: Path, name: str, value: object, message: str
 ) -> None:
     tree = yaml.safe_load(Path("params.yaml").read_text())
     set_dotted(tree, name, value)
     Path("params.yaml").write_text(yaml.safe_dump(tree))
     with pytest.raises(ParamsError) as caught:
         load_params(Path("params.yaml"))
-    assert says in str(caught.value)
+    assert message in str(caught.value)

@@ -114,7 +114,7 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "expected"),
     [
         ("pretrain.rsp.batchsize", 3, "did you mean 'batch_size'"),
         ("color", 1, "unknown key"),
@@ -151,13 +151,13 @@ def _set(tree: Any, dotted: str, value: object) -> Any:
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_key_and_what_it_should_hold(
-    tree: Any, key: str, value: object, says: str
+    tree: Any, key: str, value: object, expected: str
 ) -> None:
     with pytest.raises(ParamsError) as caught:
         parse_params(_set(tree, key, value))
     message = str(caught.value)
     assert message.startswith(key.split("[")[0])
-    assert says in message
+    assert expected in message
     assert "\n" not in message
 
 
@@ -341,7 +341,7 @@ def test_several_depths_need_a_head(mode: str, tree: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "expected"),
     [
         ([1], "encoder.arguments: expected a section of names"),
         ({"depth of it": 1}, "encoder.arguments: expected a section of names"),
@@ -349,16 +349,16 @@ def test_several_depths_need_a_head(mode: str, tree: Any) -> None:
         ({"init_values": float("nan")}, "encoder.arguments.init_values: expected a finite number, text"),
     ],
 )
-def test_arguments_of_an_encoder_are_names_with_plain_values(value: object, says: str, tree: Any) -> None:
+def test_arguments_of_an_encoder_are_names_with_plain_values(value: object, expected: str, tree: Any) -> None:
     tree["encoder"]["arguments"] = value
     with pytest.raises(ParamsError) as caught:
         parse_params(tree)
-    assert str(caught.value).startswith(says)
+    assert str(caught.value).startswith(expected)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "expected"),
     [
         ("finetune.recipe.speed", 1, "finetune.recipe.speed: unknown key"),
         (
@@ -400,11 +400,11 @@ def test_arguments_of_an_encoder_are_names_with_plain_values(value: object, says
     ],
 )
 def test_a_wrong_value_that_differs_by_name_is_one_line_with_its_key(
-    tree: Any, key: str, value: object, says: str
+    tree: Any, key: str, value: object, expected: str
 ) -> None:
     with pytest.raises(ParamsError) as caught:
         parse_params(_set(tree, key, value))
-    assert says in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -637,14 +637,14 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_file_is_one_short_line_with_its_name(kind: str, tmp_path: Path) -> None:
-    content, says = HOSTILE[kind]
+    content, expected = HOSTILE[kind]
     path = tmp_path / "params.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ParamsError) as caught:
         load_params(path)
     message = str(caught.value)
     assert message.startswith(str(path))
-    assert says in message
+    assert expected in message
     assert "\n" not in message
     assert len(message) < 700
 

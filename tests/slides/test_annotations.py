@@ -117,7 +117,7 @@ def test_what_is_neither_area_nor_point_is_counted_by_its_type(write_xml: Callab
 
 
 @pytest.mark.parametrize(
-    ("annotations", "says"),
+    ("annotations", "message"),
     [
         ([annotation(SQUARE, "Ellipse")], "annotation 'A': type 'Ellipse' is unknown"),
         ([annotation(SQUARE).replace('X="8"', 'X="8px"', 1)], "annotation 'A': X of a coordinate is '8px'"),
@@ -132,13 +132,13 @@ def test_what_is_neither_area_nor_point_is_counted_by_its_type(write_xml: Callab
     ],
 )
 def test_a_bad_file_is_one_line_that_names_file_and_annotation(
-    write_xml: Callable[..., Path], annotations: list[str], says: str
+    write_xml: Callable[..., Path], annotations: list[str], message: str
 ) -> None:
     path = write_xml(*annotations)
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
         read_asap_xml(path)
     assert str(caught.value).startswith(str(path))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

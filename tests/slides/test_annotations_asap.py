@@ -66,7 +66,7 @@ def test_points_alone_are_written_and_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("regions", "says"),
+    ("regions", "message"),
     [
         ([], "no region or point to write"),
         ([Region(BOX), Region(BOX[:2])], "region 2: an outline of fewer than three points"),
@@ -78,9 +78,9 @@ def test_points_alone_are_written_and_come_back(tmp_path: Path) -> None:
     ],
 )
 def test_what_asap_cannot_say_is_refused_in_a_line_and_nothing_is_written(
-    tmp_path: Path, regions: list[Region], says: str
+    tmp_path: Path, regions: list[Region], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"a.xml.*{says}") as caught:
+    with pytest.raises(ValueError, match=f"a.xml.*{message}") as caught:
         write_asap_xml(tmp_path / "a.xml", regions)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())

@@ -93,7 +93,7 @@ def test_what_was_written_is_read_to_the_last_digit_and_writing_it_again_changes
 
 
 @pytest.mark.parametrize(
-    ("region", "point", "says"),
+    ("region", "point", "message"),
     [
         (Region(np.array([(0, 0), (0, np.nan), (1, 1)])), Point((0, 0)), "region 1: a coordinate"),
         (
@@ -107,11 +107,11 @@ def test_what_was_written_is_read_to_the_last_digit_and_writing_it_again_changes
     ],
 )
 def test_what_cannot_be_written_is_named_and_the_file_before_it_stays(
-    tmp_path: Path, region: Region, point: Point, says: str
+    tmp_path: Path, region: Region, point: Point, message: str
 ) -> None:
     path = tmp_path / "a.geojson"
     path.write_text("before")
-    with pytest.raises(ValueError, match=f"a.geojson, {says}"):
+    with pytest.raises(ValueError, match=f"a.geojson, {message}"):
         write_geojson(path, [region], [point])
     assert path.read_text() == "before"
     assert [one.name for one in tmp_path.iterdir()] == ["a.geojson"]
@@ -248,7 +248,7 @@ def test_a_file_without_feature_is_counted(write: Callable[[Any], Path]) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("{", "not JSON"),
         ("[" * 200_000, "not JSON"),
@@ -274,10 +274,10 @@ def test_a_file_without_feature_is_counted(write: Callable[[Any], Path]) -> None
     ],
 )
 def test_a_bad_file_is_one_line_that_names_file_and_feature(
-    write: Callable[[Any], Path], content: Any, says: str
+    write: Callable[[Any], Path], content: Any, message: str
 ) -> None:
     path = write(content)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         read_geojson(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)

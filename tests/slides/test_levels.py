@@ -99,7 +99,7 @@ def test_the_power_is_that_of_the_largest_page(waves, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("description", "tag_mpp", "says"),
+    ("description", "tag_mpp", "message"),
     [
         ("Aperio a|MPP = 0.25", 0.5, ("0.25", "0.5", "mpp")),
         ("Aperio a|MPP = 0.25", 2.5, ("0.25", "2.5", "10 times", "px/mm", "mpp")),
@@ -111,13 +111,13 @@ def test_the_power_is_that_of_the_largest_page(waves, tmp_path):
     ],
 )
 def test_statements_that_contradict_each_other_are_one_warning(
-    waves, tmp_path, caplog, description, tag_mpp, says
+    waves, tmp_path, caplog, description, tag_mpp, message
 ):
     path = write_tiff(tmp_path / "s.tif", [level(waves, 1, description=description, mpp=tag_mpp)])
     with caplog.at_level(logging.WARNING), open_slide(path):
         pass
-    assert len(caplog.messages) == bool(says)
-    for text in says:
+    assert len(caplog.messages) == bool(message)
+    for text in message:
         assert text in caplog.text
 
 

@@ -259,7 +259,7 @@ def _linked(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "message"),
     [
         (_copied, "the image of s0-row0000002 is in train (s0-row0000002) and in test (s3)"),
         (_linked, "the image of s0-row0000002 is in train (s0-row0000002) and in test (s3)"),
@@ -274,12 +274,12 @@ def _linked(folder: Path) -> None:
     ],
 )
 def test_a_test_slide_without_patches_that_was_trained_on_is_refused(
-    cohort: Path, damage: Callable[[Path], None], says: str, capfd: pytest.CaptureFixture[str]
+    cohort: Path, damage: Callable[[Path], None], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(cohort)
     line = _refused(capfd)
     assert "between splits" in line
-    assert says in line
+    assert message in line
 
 
 def test_slides_without_labels_of_patches_are_compared_too(
@@ -319,7 +319,7 @@ def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: P
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         (
             "s2,",
@@ -344,10 +344,10 @@ def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: P
     ],
 )
 def test_a_table_of_slides_that_cannot_be_used_is_one_line(
-    cohort: Path, old: str, new: str, says: str, capfd: pytest.CaptureFixture[str]
+    cohort: Path, old: str, new: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _change(cohort, old, new)
-    assert says in _refused(capfd)
+    assert message in _refused(capfd)
 
 
 def test_a_slide_that_is_not_what_its_sha256_says_is_one_line(

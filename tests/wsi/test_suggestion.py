@@ -123,7 +123,7 @@ def test_no_candidate_gives_no_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"uncertainty": np.ones(3)}, r"features \(5, 2\), uncertainty \(3,\)"),
         ({"uncertainty": np.array([1, 1, -1, 1, 1.0])}, "uncertainty: a value is negative"),
@@ -134,9 +134,9 @@ def test_no_candidate_gives_no_choice() -> None:
         ({"num": 0}, "give num >= 1"),
     ],
 )
-def test_wrong_input_is_one_line(changes: dict[str, Any], says: str) -> None:
+def test_wrong_input_is_one_line(changes: dict[str, Any], message: str) -> None:
     right = {"features": np.ones((5, 2), np.float32), "uncertainty": np.ones(5), "num": 2}
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         choose_diverse(**{**right, **changes})
 
 

@@ -116,7 +116,7 @@ VALIDATION = [("validation", "a", "2"), ("validation", "b", "2")]
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         ([*TRAIN, ("test", "a", "3")], "no patch has the split validation"),
         ([("train", "a", "1"), ("validation", "a", "2")], "all training patches are of class 'a'"),
@@ -131,30 +131,30 @@ VALIDATION = [("validation", "a", "2"), ("validation", "b", "2")]
     ],
 )
 def test_splits_that_nothing_can_be_learned_or_told_from_are_refused(
-    rows: Rows, says: str, images: Callable[[Rows], LabeledDataset]
+    rows: Rows, message: str, images: Callable[[Rows], LabeledDataset]
 ) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
         _build(images(rows))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         ([], "no patch has the split test"),
         ([("test", "a", "3")], "no test patch is of class b"),
     ],
 )
 def test_a_test_set_that_is_not_whole_is_a_warning(
-    rows: Rows, says: str, images: Callable[[Rows], LabeledDataset]
+    rows: Rows, message: str, images: Callable[[Rows], LabeledDataset]
 ) -> None:
     (warning,) = _build(images([*TRAIN, *VALIDATION, *rows]))[1]
-    assert says in warning
+    assert message in warning
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         ([("test", "a", "1"), ("test", "b", "1")], "no patch has the split train"),
         ([("train", "a", "1"), ("validation", "a", "2")], "all training patches are of class 'a'"),
@@ -163,11 +163,11 @@ def test_a_test_set_that_is_not_whole_is_a_warning(
     ],
 )
 def test_splits_that_labels_alone_cannot_choose_by_are_refused(
-    rows: Rows, says: str, images: Callable[[Rows], LabeledDataset]
+    rows: Rows, message: str, images: Callable[[Rows], LabeledDataset]
 ) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
         _build(images(rows), validation_fraction=None)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -321,7 +321,7 @@ def test_a_reader_is_pickled_without_its_slides_and_serves_threads(small: Path) 
 
 
 @pytest.mark.parametrize(
-    ("made", "asked", "says"),
+    ("made", "asked", "message"),
     [
         ({}, {"level": 9}, r"a\.tif: level 9 does not exist.*from 0 on; they have 0\.5 µm/px"),
         ({}, {"level": -1}, "level -1 does not exist"),
@@ -340,9 +340,9 @@ def test_a_reader_is_pickled_without_its_slides_and_serves_threads(small: Path) 
         ({}, {"location": (4, 4), "size": None}, r"a patch at \(4, 4\) needs a size"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_a_line(small: Path, made: Any, asked: Any, says: str) -> None:
+def test_what_cannot_be_read_is_told_in_a_line(small: Path, made: Any, asked: Any, message: str) -> None:
     ours = SlideReader(**made)
-    with pytest.raises(ValueError, match=says) as error:
+    with pytest.raises(ValueError, match=message) as error:
         ours.get_data(ours.read(small), **({"size": (8, 8)} | asked))
     assert "\n" not in str(error.value)
 

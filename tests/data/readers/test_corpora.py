@@ -82,7 +82,7 @@ def test_own_slides_come_from_the_manifest_relative_to_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("slide_id,path\na,1.tif\na,2.tif\n", "row 3: slide_id 'a' is also in row 2"),
         ("slide_id\na\n", "column 'path' is missing"),
@@ -97,10 +97,10 @@ def test_own_slides_come_from_the_manifest_relative_to_it(tmp_path: Path) -> Non
         ("slide_id,path,split\na,1.tif,test\n", "the corpus has no slide"),
     ],
 )
-def test_a_bad_manifest_is_one_line_that_names_file_and_row(tmp_path: Path, text: str, says: str) -> None:
+def test_a_bad_manifest_is_one_line_that_names_file_and_row(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
         own.pretraining_slides(_manifest(tmp_path, text))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -117,10 +117,10 @@ REFUSED: dict[str, tuple[Write, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_list_of_corners_is_one_line_with_the_name_of_the_file(case: str, tmp_path: Path) -> None:
-    write, says = REFUSED[case]
+    write, message = REFUSED[case]
     with h5py.File(tmp_path / "a.h5", "w") as file:
         write(file)
-    with pytest.raises(InputError, match=says) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         read_patch_centers(tmp_path / "a.h5")
     assert str(caught.value).startswith(str(tmp_path / "a.h5"))
     assert str(caught.value).isprintable()

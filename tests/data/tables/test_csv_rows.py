@@ -83,7 +83,7 @@ def test_any_bytes_are_a_table_or_one_line_that_names_the_file(tmp_path: Path, c
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"", r"x\.csv: not a csv \(the file is empty\)"),
         (b"\n\n", r"x\.csv: not a csv \(the file is empty\)"),
@@ -106,10 +106,10 @@ def test_any_bytes_are_a_table_or_one_line_that_names_the_file(tmp_path: Path, c
         (b'a,b\n1,"2"x\n', r"x\.csv, row 2: not a csv"),
     ],
 )
-def test_what_is_not_quite_a_csv_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
+def test_what_is_not_quite_a_csv_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         read_rows(path)
     assert "\n" not in str(caught.value)
 

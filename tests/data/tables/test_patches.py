@@ -49,12 +49,12 @@ def test_a_table_without_rows_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [("patch_id,path\na,b\n", "it has no column 'slide_id'"), ("", "it is empty")],
 )
-def test_a_file_of_another_kind_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_of_another_kind_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "patches.csv").write_text(text)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         read_patches(tmp_path / "patches.csv")
     assert "\n" not in str(caught.value)
 

@@ -33,7 +33,7 @@ def test_slides_without_a_diagnosis_have_no_models(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("a,b\n1,2\n", "it has no column 'slide_id'"),
         (TABLE.replace("0.5\n", "\n"), "student has no score for slide test_001"),
@@ -41,9 +41,9 @@ def test_slides_without_a_diagnosis_have_no_models(tmp_path: Path) -> None:
         ("", "it is empty"),
     ],
 )
-def test_another_table_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_another_table_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = _write(tmp_path / "slides.csv", text)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         read_slide_scores(path)
     assert str(caught.value).startswith(str(path))
 

@@ -211,8 +211,10 @@ def test_an_alpha_that_leaves_a_class_without_a_label_says_which_alpha_does_not(
     alpha: float, size: int
 ) -> None:
     table = _ranked(_patches(2000 + size, label=["NORM"] * 2000 + ["TUM"] * size, split="train"))
-    says = rf"alpha {alpha:g} leaves class 'TUM' without a label: .* {size} training patches.* raise alpha to"
-    with pytest.raises(ValueError, match=says) as caught:
+    message = (
+        rf"alpha {alpha:g} leaves class 'TUM' without a label: .* {size} training patches.* raise alpha to"
+    )
+    with pytest.raises(ValueError, match=message) as caught:
         labeled_rows(table, alpha)
     enough = float(str(caught.value).rsplit(" ", 1)[1].rstrip("."))
     assert (labeled_rows(table, enough)["label"] == "TUM").sum() == 1

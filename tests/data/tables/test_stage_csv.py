@@ -49,7 +49,7 @@ def test_a_table_that_was_cut_off_is_refused_unless_whole_rows_are_gone(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (TEXT.replace(",7,", ",top,"), "not the table that the stage writes"),
         (TEXT.replace(",7,", ",,"), "not the table that the stage writes"),
@@ -68,10 +68,12 @@ def test_a_table_that_was_cut_off_is_refused_unless_whole_rows_are_gone(tmp_path
         (TEXT.encode().replace(b"001", b"\xff\x01"), "not the table that the stage writes"),
     ],
 )  # fmt: skip
-def test_what_no_stage_writes_is_one_line_with_the_file(tmp_path: Path, text: str | bytes, says: str) -> None:
+def test_what_no_stage_writes_is_one_line_with_the_file(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
     with pytest.raises(ValueError, match=r"t\.csv") as caught:
         _read(tmp_path / "t.csv", text)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -239,14 +239,14 @@ SPECIAL: dict[str, Callable[[Path], object]] = {
 
 def cases() -> Iterator[Case]:
     """Both kinds."""
-    for name, (content, says) in BAD_XML.items():
-        yield Case(XML, name, OUT_XML, _file("a.xml", content), ("a.xml", *says))
-    for name, (content, code, says, num) in ODD_XML.items():
-        yield Case(XML, name, OUT_XML, _file("a.xml", content), says, code=code, check=_converts_to(num))
-    for name, (content, says) in BAD_JSON.items():
-        yield Case(GEOJSON, name, OUT_GEOJSON, _file("a.geojson", content), ("a.geojson", *says))
-    for name, (content, code, says) in ODD_JSON.items():
-        yield Case(GEOJSON, name, OUT_GEOJSON, _file("a.geojson", content), says, code=code)
+    for name, (content, mentions) in BAD_XML.items():
+        yield Case(XML, name, OUT_XML, _file("a.xml", content), ("a.xml", *mentions))
+    for name, (content, code, mentions, num) in ODD_XML.items():
+        yield Case(XML, name, OUT_XML, _file("a.xml", content), mentions, code=code, check=_converts_to(num))
+    for name, (content, mentions) in BAD_JSON.items():
+        yield Case(GEOJSON, name, OUT_GEOJSON, _file("a.geojson", content), ("a.geojson", *mentions))
+    for name, (content, code, mentions) in ODD_JSON.items():
+        yield Case(GEOJSON, name, OUT_GEOJSON, _file("a.geojson", content), mentions, code=code)
     for name, make in SPECIAL.items():
         for kind, argv in ((XML, OUT_XML), (GEOJSON, OUT_GEOJSON)):
             yield Case(kind, name, argv, lambda make=make, argv=argv: make(Path(argv[1])), (argv[1],))

@@ -153,7 +153,7 @@ def cases() -> Iterator[Case]:
         yield Case(KIND, name, INDEX, _zip(content), ("p.zip",))
     for name, (content, code) in ODD.items():
         yield Case(KIND, name, INDEX, _zip(content), code=code)
-    yield Case(KIND, "a member twice", INDEX, _zip(_twice()), code=EITHER, says=("p.zip",))
+    yield Case(KIND, "a member twice", INDEX, _zip(_twice()), code=EITHER, mentions=("p.zip",))
     yield Case(KIND, "no zip", INDEX, _images, ("p.zip",))
     yield Case(KIND, "a folder named like a zip", INDEX, _special(_folder), code=ACCEPTED)
     yield Case(KIND, "a FIFO", INDEX, _special(lambda: os.mkfifo(ZIP)), ("p.zip",))

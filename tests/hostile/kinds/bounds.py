@@ -202,8 +202,8 @@ def cases() -> Iterator[Case]:
             ORIGIN, f"read: {name}", (*TO_XML, *more), prepare_good, (), ACCEPTED,
             check=partial(_begins_at, corner_yx), leaves=("b.xml",),
         )  # fmt: skip
-    for name, (more, says) in _CALLS.items():
-        yield Case(ORIGIN, f"called: {name}", (*TO_XML[:3], *more), _good_inputs, says, REFUSED)
+    for name, (more, mentions) in _CALLS.items():
+        yield Case(ORIGIN, f"called: {name}", (*TO_XML[:3], *more), _good_inputs, mentions, REFUSED)
     for value in ("Bounds", "canvas;bounds", "0", "QuPath", "\x1b[2J", "b" * 3000):
         for table, column in (("slides.csv", "annotation_origin"), ("patches.csv", "origin")):
             yield Case(

@@ -155,12 +155,18 @@ def cases() -> Iterator[Case]:
     """Both kinds."""
     for name, argv in WRONG.items():
         yield Case(CALLS, name, argv, code=WRONG_CALL)
-    yield Case(CALLS, "no model to map with", ("map", SLIDE, "--output", "new"), says=("chosen.json",))
-    for name, (argv, says) in REFUSALS.items():
-        yield Case(CALLS, name, argv, _prepare, says, state="done")
+    yield Case(CALLS, "no model to map with", ("map", SLIDE, "--output", "new"), mentions=("chosen.json",))
+    for name, (argv, mentions) in REFUSALS.items():
+        yield Case(CALLS, name, argv, _prepare, mentions, state="done")
     yield Case(CALLS, "the map again", MAP, code=ACCEPTED, state="done")
     for name, (variable, value, argv, code) in VARIABLES.items():
-        says = (variable,) if code == 1 else ()
+        mentions = (variable,) if code == 1 else ()
         yield Case(
-            ENVIRONMENT, name, argv, says=says, code=code, state="done", environment=((variable, value),)
+            ENVIRONMENT,
+            name,
+            argv,
+            mentions=mentions,
+            code=code,
+            state="done",
+            environment=((variable, value),),
         )

@@ -162,12 +162,12 @@ def cases() -> Iterator[Case]:
         for old in (False, True):
             title = f"{name}{', as torch 1.5 wrote it' if old else ''}"
             yield done(KIND, title, IMPORT, _saved(change, old=old), code=ACCEPTED, check=_imported)
-    for name, (change, says) in ODD.items():
-        yield done(KIND, name, IMPORT, _saved(change), ("weights.pt", *says))
+    for name, (change, mentions) in ODD.items():
+        yield done(KIND, name, IMPORT, _saved(change), ("weights.pt", *mentions))
     for name in ("sparse", "quantized", "without memory", "complex", "int8", "a path"):
-        change, says = ODD[name]
+        change, mentions = ODD[name]
         title = f"{name}, as torch 1.5 wrote it"
-        yield done(KIND, title, IMPORT, _saved(change, old=True), ("weights.pt", *says))
+        yield done(KIND, title, IMPORT, _saved(change, old=True), ("weights.pt", *mentions))
     files: dict[str, Callable[[], object]] = {
         "a member of 512 MB in a few hundred kB": partial(_packed, 512),
         "members that lie over each other": _overlapping,

@@ -155,5 +155,5 @@ def cases() -> Iterator[Case]:
     """All of the kind."""
     for name, write in NO_CORNERS.items():
         yield Case(KIND, name, INDEX, lambda write=write: write(PLACES / "s1.h5"), ("s1.h5",))
-    for name, (prepare, code, says) in PLACED.items():
-        yield Case(KIND, name, INDEX, prepare, says, code=code)
+    for name, (prepare, code, mentions) in PLACED.items():
+        yield Case(KIND, name, INDEX, prepare, mentions, code=code)

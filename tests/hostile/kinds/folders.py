@@ -257,12 +257,12 @@ STALE: dict[str, tuple[tuple[str, ...], Callable[[], object]]] = {
 
 def cases() -> Iterator[Case]:
     """All of the three kinds."""
-    for name, (prepare, says) in INDEXED.items():
-        yield Case(STATES, name, INDEX_CALL, prepare, says, state="done")
+    for name, (prepare, mentions) in INDEXED.items():
+        yield Case(STATES, name, INDEX_CALL, prepare, mentions, state="done")
     finetune = ("finetune", *RUN)
     logs = ("project/data/tensorboard*", "project/data/checkpoints*")
-    for name, (prepare, says, code) in TRAINED.items():
-        yield Case(STATES, name, finetune, prepare, says, code=code, state="done", leaves=logs)
+    for name, (prepare, mentions, code) in TRAINED.items():
+        yield Case(STATES, name, finetune, prepare, mentions, code=code, state="done", leaves=logs)
     yield Case(STATES, "a quota of 1 MB a file", finetune, state="done", leaves=logs, max_file_bytes=10**6)
     for name, prepare in RIGHT.items():
         yield Case(STATES, name, INDEX_CALL, prepare, code=ACCEPTED, state="done", check=_is_clean)
@@ -285,8 +285,8 @@ def cases() -> Iterator[Case]:
         code=ACCEPTED,
     )
     yield Case(LOCKS, "a lock that nobody holds", INDEX_CALL, _locked_by_nobody, code=ACCEPTED)
-    for name, (argv, prepare, says) in OVER.items():
-        yield Case(OVERWRITES, name, argv, prepare, says, state="done")
+    for name, (argv, prepare, mentions) in OVER.items():
+        yield Case(OVERWRITES, name, argv, prepare, mentions, state="done")
     for name, (argv, prepare) in BESIDE.items():
         yield Case(OVERWRITES, name, argv, prepare, code=EITHER, state="done")
     for name, (argv, prepare) in STALE.items():

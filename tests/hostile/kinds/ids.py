@@ -157,12 +157,12 @@ def _separated(first: str, separator: str) -> Callable[[], None]:
 
 def _alike() -> Iterator[Case]:
     for name, pair in PATIENTS.items():
-        says = ("patients that look alike", *map(repr, pair))
-        yield Case(ALIKE, f"patients: {name}", INDEX, _two_patients(*pair), says, ACCEPTED)
+        mentions = ("patients that look alike", *map(repr, pair))
+        yield Case(ALIKE, f"patients: {name}", INDEX, _two_patients(*pair), mentions, ACCEPTED)
     for name, slide_id in SLIDES_ALIKE.items():
-        says = ("slides that look alike", "'s0'", repr(slide_id))
+        mentions = ("slides that look alike", "'s0'", repr(slide_id))
         yield Case(
-            ALIKE, f"slides: {name}", INDEX, _renamed(slide_id), says, ACCEPTED, check=_indexed(slide_id)
+            ALIKE, f"slides: {name}", INDEX, _renamed(slide_id), mentions, ACCEPTED, check=_indexed(slide_id)
         )
 
 
@@ -173,11 +173,11 @@ def _hidden() -> Iterator[Case]:
             ("patient_id", f"P{sign}1"),
             ("label", f"nor{sign}mal"),
         ):
-            says = ("slides.csv", "row 3", column, ascii(sign)[1:-1])
-            yield Case(HIDDEN, f"{column}: {name}", INDEX, with_cell(SLIDES, ROW, column, value), says)
+            mentions = ("slides.csv", "row 3", column, ascii(sign)[1:-1])
+            yield Case(HIDDEN, f"{column}: {name}", INDEX, with_cell(SLIDES, ROW, column, value), mentions)
     for column in ("label", "patient_id", "patch_id"):
-        says = ("patches.csv", "row 3", column)
-        yield Case(HIDDEN, f"{column} of a patch", INDEX, with_cell(PATCHES, 3, column, "x\u2060y"), says)
+        mentions = ("patches.csv", "row 3", column)
+        yield Case(HIDDEN, f"{column} of a patch", INDEX, with_cell(PATCHES, 3, column, "x\u2060y"), mentions)
 
 
 def _missing() -> Iterator[Case]:
@@ -186,15 +186,17 @@ def _missing() -> Iterator[Case]:
             MISSING, f"a slide called {name}", INDEX, _renamed(name), code=ACCEPTED, check=_indexed(name)
         )
     for name in NO_CLASSES:
-        says = ("slides.csv", "row 3", "label", repr(name))
-        yield Case(MISSING, f"a slide of class {name}", INDEX, with_cell(SLIDES, ROW, "label", name), says)
+        mentions = ("slides.csv", "row 3", "label", repr(name))
+        yield Case(
+            MISSING, f"a slide of class {name}", INDEX, with_cell(SLIDES, ROW, "label", name), mentions
+        )
     for name in NO_CLASSES[:4]:
-        says = ("patches.csv", "row 3", "label", repr(name))
-        yield Case(MISSING, f"a patch of class {name}", INDEX, with_cell(PATCHES, 3, "label", name), says)
+        mentions = ("patches.csv", "row 3", "label", repr(name))
+        yield Case(MISSING, f"a patch of class {name}", INDEX, with_cell(PATCHES, 3, "label", name), mentions)
     for name in NO_CLASSES[:4]:
-        says = ("patients named", repr(name))
+        mentions = ("patients named", repr(name))
         change = with_cell(SLIDES, ROW, "patient_id", name)
-        yield Case(MISSING, f"a patient called {name}", INDEX, change, says, ACCEPTED)
+        yield Case(MISSING, f"a patient called {name}", INDEX, change, mentions, ACCEPTED)
 
 
 def _encodings() -> Iterator[Case]:
@@ -203,8 +205,10 @@ def _encodings() -> Iterator[Case]:
     yield Case(ENCODINGS, "sep=,", INDEX, _separated("sep=,\n", ","), code=ACCEPTED)
     yield Case(ENCODINGS, "sep=, of Windows", INDEX, _separated("sep=,\r\n", ","), code=ACCEPTED)
     for name, separator in (("semicolons", ";"), ("tabs", "\t"), ("bars", "|")):
-        says = ("slides.csv", name)
-        yield Case(ENCODINGS, f"sep= and {name}", INDEX, _separated(f"sep={separator}\n", separator), says)
+        mentions = ("slides.csv", name)
+        yield Case(
+            ENCODINGS, f"sep= and {name}", INDEX, _separated(f"sep={separator}\n", separator), mentions
+        )
     yield Case(ENCODINGS, "bars", INDEX, _separated("", "|"), ("slides.csv", "bars"))
     yield Case(
         ENCODINGS, "sep=, above a bad row", INDEX,

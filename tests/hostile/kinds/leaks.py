@@ -167,8 +167,8 @@ def cases() -> Iterator[Case]:
     """Both kinds."""
     yield Case(SLIDES, "nothing at all", INDEX, _unlabeled("s6"), code=ACCEPTED)
     for name, leak in EXACT.items():
-        says = ("P0",) if name == "a patient" else ("s6",)
-        yield Case(SLIDES, f"{name} in train and test", INDEX, all_of(_unlabeled("s6"), leak), says)
+        mentions = ("P0",) if name == "a patient" else ("s6",)
+        yield Case(SLIDES, f"{name} in train and test", INDEX, all_of(_unlabeled("s6"), leak), mentions)
     yield Case(
         SLIDES, "all test slides are training slides", INDEX,
         all_of(_unlabeled("s5", "s6"), _all_test_are_train), ("s5",)
@@ -186,8 +186,8 @@ def cases() -> Iterator[Case]:
     yield Case(SLIDES, "no patient is known", INDEX, _without_patients, ("patient",), code=ACCEPTED)
     for name, leak in (ALIKE | UNLIKE).items():
         change = all_of(_unlabeled("s6"), leak)
-        says = ("s0", "s6") if name in ALIKE else ()
-        yield Case(SLIDES, f"a copy {name}", INDEX, change, says, code=ACCEPTED)
+        mentions = ("s0", "s6") if name in ALIKE else ()
+        yield Case(SLIDES, f"a copy {name}", INDEX, change, mentions, code=ACCEPTED)
     yield Case(PATCHES, "nothing at all", INDEX, _images(), code=ACCEPTED)
-    for name, (change, code, says) in IMAGES.items():
-        yield Case(PATCHES, name, INDEX, change, says, code=code)
+    for name, (change, code, mentions) in IMAGES.items():
+        yield Case(PATCHES, name, INDEX, change, mentions, code=code)

@@ -183,10 +183,10 @@ def _stated_cases() -> Iterator[Case]:
         name = f"Philips of {num_levels} levels, {'each' if with_levels else 'one'} stated"
         downsamples = (1.0, 2.0)[:num_levels]
         yield Case(STATED, name, INDEX, _write(*pages), (), ACCEPTED, check=_is(1.0, downsamples))
-    for text, tag_mpp, says in APERIO:
+    for text, tag_mpp, mentions in APERIO:
         page = _page(description=f"Aperio a|{text}", mpp=tag_mpp)
         name = f"Aperio's {text!r} and tags of {tag_mpp}"
-        yield Case(STATED, name, INDEX, _write(page), (says,) if says else (), ACCEPTED, check=_is())
+        yield Case(STATED, name, INDEX, _write(page), (mentions,) if mentions else (), ACCEPTED, check=_is())
     for mpp in ("20.5", "30", "64", "0.04"):
         yield Case(STATED, f"a manifest of {mpp} µm/px", INDEX, _manifest(mpp), ("slides.csv", "0.05 to 20"))
 

@@ -156,15 +156,15 @@ def _image_below(name: str) -> Callable[[], None]:
 
 def cases() -> Iterator[Case]:
     """Both kinds."""
-    for name, (prepare, says) in REFUSALS.items():
+    for name, (prepare, mentions) in REFUSALS.items():
         if name == "a comma at the end of each row":  # In the header too: a column without name and cells.
             prepare = _text(lambda text: _in_rows(text, lambda line: line + ",", header=False))
-        yield Case(KIND, name, INDEX, prepare, says)
+        yield Case(KIND, name, INDEX, prepare, mentions)
     for name, prepare in RIGHT.items():
         yield Case(KIND, name, INDEX, prepare, code=ACCEPTED)
     for name, value in BAD_IDS.items():
-        says = (NAME, "row 3") if "\n" not in value else (NAME,)
-        yield Case(IDS, f"a slide of {name}", INDEX, _id(value), says, code=REFUSED)
+        mentions = (NAME, "row 3") if "\n" not in value else (NAME,)
+        yield Case(IDS, f"a slide of {name}", INDEX, _id(value), mentions, code=REFUSED)
     for name, value in GOOD_IDS.items():
         yield Case(IDS, f"a good slide of {name}", INDEX, _id(value), code=ACCEPTED)
     yield Case(IDS, "slides that differ in capitals", INDEX, _id("S0"), ("S0",), code=ACCEPTED)

@@ -166,7 +166,7 @@ def cases() -> Iterator[Case]:
         KIND,
         "an encoder to map with",
         (*FRESH[:3], str(encoder), *FRESH[4:]),
-        says=("encoder",),
+        mentions=("encoder",),
         state="done",
     )
     for name, changes in (

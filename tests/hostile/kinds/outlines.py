@@ -256,9 +256,9 @@ CONTENT: dict[str, tuple[str, str | bytes, int | None, tuple[str, ...], int | No
 
 def cases() -> Iterator[Case]:
     """Both kinds."""
-    for name, (prepare, code, says) in FOLDERS.items():
-        yield Case(FILES, name, INDEX, prepare, says, code=code)
-    for name, (suffix, content, code, says, num) in CONTENT.items():
+    for name, (prepare, code, mentions) in FOLDERS.items():
+        yield Case(FILES, name, INDEX, prepare, mentions, code=code)
+    for name, (suffix, content, code, mentions, num) in CONTENT.items():
         prepare = all_of(file(f"s2{suffix}", content), params_with(labels__own__regions__num_per_region=99))
-        named = says if code == ACCEPTED else (*says, f"s2{suffix}")
+        named = mentions if code == ACCEPTED else (*mentions, f"s2{suffix}")
         yield Case(CONTENTS, f"{suffix[1:]}: {name}", INDEX, prepare, named, code=code, check=squares(num))

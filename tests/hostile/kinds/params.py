@@ -193,11 +193,11 @@ def _reads_as_dvc() -> None:
 
 def cases() -> Iterator[Case]:
     """All of the kind."""
-    for name, (key, value, says) in VALUES.items():
+    for name, (key, value, mentions) in VALUES.items():
         code = ACCEPTED if name in ACCEPTED_ANYWAY else 1
-        yield Case(KIND, name, INDEX, params_with(**{key.replace(".", "__"): value}), says, code=code)
-    for name, (prepare, says) in FILES.items():
-        yield Case(KIND, name, INDEX, prepare, says)
+        yield Case(KIND, name, INDEX, params_with(**{key.replace(".", "__"): value}), mentions, code=code)
+    for name, (prepare, mentions) in FILES.items():
+        yield Case(KIND, name, INDEX, prepare, mentions)
     for name, prepare in BENIGN.items():
         yield Case(KIND, name, INDEX, prepare, code=ACCEPTED)
     number = replaced(FILE, "num_validation: 8", "num_validation: 012")

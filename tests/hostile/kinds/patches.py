@@ -217,8 +217,8 @@ SPECIAL: dict[str, Callable[[], object]] = {
 
 def cases() -> Iterator[Case]:
     """Both kinds."""
-    for name, (prepare, says) in REFUSALS.items():
-        yield Case(KIND, name, INDEX, prepare, says)
+    for name, (prepare, mentions) in REFUSALS.items():
+        yield Case(KIND, name, INDEX, prepare, mentions)
     yield Case(KIND, "a row that leaves the split to its slide", INDEX, _cell("split", ""), code=ACCEPTED)
     yield Case(KIND, "no file", INDEX, FILE.unlink, ("patches.csv: not found",), code=ACCEPTED)
     for name, (file, make, code) in PICTURES.items():

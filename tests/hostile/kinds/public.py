@@ -200,5 +200,5 @@ def cases() -> Iterator[Case]:
         ("kather", "Kather's tree", KATHERS),
         ("breastpathq", "BreastPathQ's tree", BREASTPATHQ),
     ):
-        for name, (prepare, code, says) in odd.items():
-            yield Case(kind, name, INDEX, prepare, says, code=code, state=state)
+        for name, (prepare, code, mentions) in odd.items():
+            yield Case(kind, name, INDEX, prepare, mentions, code=code, state=state)

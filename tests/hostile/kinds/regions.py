@@ -88,5 +88,5 @@ NESTED: dict[str, tuple[Callable[[], object], int | None, tuple[str, ...], dict[
 
 def cases() -> Iterator[Case]:
     """All of the kind."""
-    for name, (prepare, code, says, counts) in NESTED.items():
-        yield Case(KIND, name, INDEX, prepare, says, code=code, check=squares(**counts))
+    for name, (prepare, code, mentions, counts) in NESTED.items():
+        yield Case(KIND, name, INDEX, prepare, mentions, code=code, check=squares(**counts))

@@ -107,8 +107,8 @@ def _several() -> Iterator[Case]:
             word = {"map": "map exists", "features": "features exist"}[command]
             yield case(f"{command} of a {name} that is as it was", call, again, (word,), ACCEPTED)
             other = all_of(again, partial(draw, 5))  # type: ignore[arg-type]
-            says = ("the slide's content differs",)
-            yield case(f"{command} of a {name} drawn anew under its names", call, other, says, ACCEPTED)
+            mentions = ("the slide's content differs",)
+            yield case(f"{command} of a {name} drawn anew under its names", call, other, mentions, ACCEPTED)
         call = _mapping(slide)
         for file, (what, make) in itertools.product(beside[:3], SPECIAL.items()):
             odd = all_of(draw, _instead(slide.with_name(file), make))
@@ -184,14 +184,14 @@ def _replaced() -> Iterator[Case]:
             state="done", leaves=LOGS,
         )  # fmt: skip
     call = _mapping(OWN / "s5.tif")
-    for before, now, says in (
+    for before, now, mentions in (
         ("float32", "bfloat16", "precision was float32, now bfloat16"),
         ("bfloat16", "float32", "precision was bfloat16, now float32"),
         ("bfloat16", "bfloat16", "map exists"),
     ):
         mapped = all_of(partial(_compute_in, before), partial(run, *call), partial(_compute_in, now))
         name = f"a map in {now} where it was in {before}"
-        yield Case(REPLACED, name, call, mapped, (says,), ACCEPTED, state="done", leaves=LOGS)
+        yield Case(REPLACED, name, call, mapped, (mentions,), ACCEPTED, state="done", leaves=LOGS)
 
 
 def _compute_in(precision: str) -> None:

@@ -291,13 +291,13 @@ def cases() -> Iterator[Case]:
     for name, prepare in NO_SLIDES.items():
         yield Case(FILES, name, INDEX, prepare, NAMED)
     for name, odd in SPECIAL_NAMES.items():
-        says = "slides.csv" if "UTF-8" in name else "s1"
-        yield Case(FILES, name, INDEX, _named(odd), (says,))
+        mentions = "slides.csv" if "UTF-8" in name else "s1"
+        yield Case(FILES, name, INDEX, _named(odd), (mentions,))
     for name, change in TAGS.items():
         yield Case(HEADERS, name, INDEX, _changed(change), NAMED)
     for name, prepare in PLAIN.items():
         yield Case(HEADERS, name, INDEX, prepare, NAMED)
     for name, prepare in DAMAGED_TILES.items():
         yield Case(TILES, name, INDEX, prepare, NAMED, code=REFUSED)
-    for name, (prepare, code, says) in RIGHT.items():
-        yield Case(ODD, name, INDEX, prepare, says, code=code)
+    for name, (prepare, code, mentions) in RIGHT.items():
+        yield Case(ODD, name, INDEX, prepare, mentions, code=code)

@@ -187,9 +187,9 @@ def cases() -> Iterator[Case]:
     yield from _of(TABLES, AGGREGATE, INDEX / "whole_slides.csv", ANY_TABLE)
     for name, change in WHOLE_SLIDES.items():
         title = f"whole_slides.csv for heatmap: {name}"
-        says = () if "gone" in name or "password" in name else ("whole_slides.csv",)
+        mentions = () if "gone" in name or "password" in name else ("whole_slides.csv",)
         spoil = _of_two_slides(change)(INDEX / "whole_slides.csv")
-        yield Case(TABLES, title, HEATMAP, spoil, says, state="done", leaves=LOGS)
+        yield Case(TABLES, title, HEATMAP, spoil, mentions, state="done", leaves=LOGS)
     yield from _of(TABLES, EVALUATE, INDEX / "labels.json", ANY_JSON)
     yield from _of(SCORES, AGGREGATE, MAP_CSV, ANY_TABLE | CSVS)
     for name, change in (ANY_JSON | JSONS).items():

@@ -147,7 +147,7 @@ def _of_languages() -> Iterator[Case]:
         )  # fmt: skip
     for name in ("a#b", "a\nb"):
         yield Case(
-            LANGUAGES, f"a bundle called {name!r}", (*EXPORT[:-1], name), says=("MONAI",), state="done"
+            LANGUAGES, f"a bundle called {name!r}", (*EXPORT[:-1], name), mentions=("MONAI",), state="done"
         )
     for name in TEXTS:
         if any(
@@ -258,10 +258,10 @@ def _of_seals() -> Iterator[Case]:
             ("no seal", _without(beside, _SEAL)),
             ("half the µm/px", _with(beside, mpp=0.5)),
         ):
-            says = ("no seal",) if what == "no seal" else ("model.json",)
+            mentions = ("no seal",) if what == "no seal" else ("model.json",)
             prepare = all_of(change, partial(write_text, "w.pt", b"x"))
             yield Case(
-                SEALS, f"{name}: {what}", argv, prepare, says, state="done", leaves=("project/data/checkpoints*",)
+                SEALS, f"{name}: {what}", argv, prepare, mentions, state="done", leaves=("project/data/checkpoints*",)
             )  # fmt: skip
 
 

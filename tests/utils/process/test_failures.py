@@ -74,7 +74,7 @@ KILLED = (
 
 @pytest.mark.parametrize("where", [_in_a_worker, _in_a_pool])
 @pytest.mark.parametrize(
-    ("work", "says"),
+    ("work", "message"),
     [
         (_die, KILLED),
         (_leave, KILLED),
@@ -85,16 +85,16 @@ KILLED = (
     ],
 )
 def test_what_happens_in_a_reading_process_is_one_line_unless_it_is_ours(
-    where: Callable[[Callable[[object], None]], None], work: Callable[[object], None], says: str | None
+    where: Callable[[Callable[[object], None]], None], work: Callable[[object], None], message: str | None
 ) -> None:
     with pytest.raises(Exception, match=r".") as caught:
         where(work)
     line = _one_line(caught.value)
-    if says is None:
+    if message is None:
         assert line is None
     else:
         assert line is not None
-        assert line.replace("a helper process", "a reading process").startswith(says)
+        assert line.replace("a helper process", "a reading process").startswith(message)
         assert "\n" not in line
         assert "Traceback" not in line
 
@@ -107,7 +107,7 @@ def test_memory_that_is_not_to_be_had_is_one_line_with_the_remedy(work: Callable
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "message"),
     [
         (
             torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 ..."),
@@ -124,9 +124,9 @@ def test_memory_that_is_not_to_be_had_is_one_line_with_the_remedy(work: Callable
         (RecursionError("maximum recursion depth exceeded"), None),
     ],
 )
-def test_words_of_libraries_that_have_no_error_of_their_own(error: Exception, says: str | None) -> None:
+def test_words_of_libraries_that_have_no_error_of_their_own(error: Exception, message: str | None) -> None:
     line = _one_line(error)
-    assert (line is None) if says is None else str(line).startswith(says)
+    assert (line is None) if message is None else str(line).startswith(message)
 
 
 def test_a_denied_semaphore_is_one_line_and_a_denied_file_keeps_its_name(

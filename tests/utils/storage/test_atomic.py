@@ -100,7 +100,7 @@ def _broken_link(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (_link, r"is a link to .*elsewhere\. Fix: link the whole data folder instead"),
         (_broken_link, "is a link to .*nowhere"),
@@ -109,12 +109,12 @@ def _broken_link(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_replaced_is_refused_before_any_work(
-    make: Callable[[Path], None], says: str, tmp_path: Path, names: Names
+    make: Callable[[Path], None], message: str, tmp_path: Path, names: Names
 ) -> None:
     folder = tmp_path / "models"
     make(folder)
     before = names(tmp_path)
-    with pytest.raises(OutputError, match=says), whole_folder(folder):
+    with pytest.raises(OutputError, match=message), whole_folder(folder):
         pytest.fail("work was done")
     assert names(tmp_path) == before
 

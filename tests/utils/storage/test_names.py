@@ -28,7 +28,7 @@ def test_usual_names_are_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("batch1/skin", "holds '/'. Fix: write 'batch1_skin'"),
         ("batch1\\skin", r"holds '\\'. Fix: write 'batch1_skin'"),
@@ -52,8 +52,8 @@ def test_usual_names_are_names(name: str) -> None:
         ("胃" * 67, "has 201 bytes, more than 200. Fix: shorten it"),
     ],
 )  # fmt: skip
-def test_names_that_cannot_be_files_are_refused_with_the_way_to_write_them(name: str, says: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+def test_names_that_cannot_be_files_are_refused_with_the_way_to_write_them(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
         check_name(name, "slides.csv, row 3: slide_id")
     assert str(caught.value).startswith("slides.csv, row 3: slide_id '")
     assert "\n" not in str(caught.value)

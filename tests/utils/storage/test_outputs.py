@@ -47,7 +47,7 @@ def _dangling(path: Path, slide: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("put", "says"),
+    ("put", "message"),
     [
         (lambda path, slide: path.write_text("mine"), "exists, and this command did not write it"),
         (lambda path, slide: path.mkdir(), "is a link, a folder or no regular file"),
@@ -59,13 +59,13 @@ def _dangling(path: Path, slide: Path) -> None:
     ids=["a file", "a folder", "a pipe", "a dangling link", "a link to an input", "a hard link to an input"],
 )
 def test_what_somebody_put_there_is_refused(
-    tmp_path: Path, put: Callable[[Path, Path], object], says: str
+    tmp_path: Path, put: Callable[[Path, Path], object], message: str
 ) -> None:
     slide, path = _written(tmp_path / "slide.tif"), tmp_path / "out" / "map.tif"
     path.parent.mkdir()
     put(path, slide)
     before = os.lstat(path)
-    with pytest.raises(OutputError, match=says) as refused:
+    with pytest.raises(OutputError, match=message) as refused:
         check_outputs([path], [slide], {})
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -240,8 +240,8 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.
     check_folder(tmp_path / "a" / "b")
     (tmp_path / "loop").symlink_to("loop")
     _written(tmp_path / "file")
-    for name, says in (("loop", "broken link"), ("loop/a", "broken link"), ("file/a", "is a file")):
-        with pytest.raises(OutputError, match=says):
+    for name, message in (("loop", "broken link"), ("loop/a", "broken link"), ("file/a", "is a file")):
+        with pytest.raises(OutputError, match=message):
             check_folder(tmp_path / name)
     monkeypatch.setattr(os, "access", lambda *_: False)  # A superuser may write anywhere.
     with pytest.raises(OutputError, match="no write permission"):

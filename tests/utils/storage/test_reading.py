@@ -29,14 +29,14 @@ LIES: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("kind", LIES)
 def test_json_that_lies_is_one_line_with_the_file_and_the_remedy(kind: str, tmp_path: Path) -> None:
-    content, says = LIES[kind]
+    content, expected = LIES[kind]
     path = tmp_path / "labels.json"
     path.write_bytes(content)
     with pytest.raises(InputFileError) as caught:
         read_json(path, MEND, {"warnings": [str]})
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
-    assert says in message
+    assert expected in message
     assert message.endswith(MEND)
     assert "\n" not in message
     assert len(message) < len(str(path)) + 400

@@ -185,9 +185,9 @@ DIRT: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_what_is_missing_extra_or_wrong_is_one_line_with_file_and_row(
     kind: str, tree: Path, read_breastpathq: Read
 ) -> None:
-    spoil, says = DIRT[kind]
+    spoil, message = DIRT[kind]
     spoil(tree)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         read_breastpathq(tree)
     assert "\n" not in str(caught.value)
 

@@ -297,15 +297,15 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damage_is_one_line_and_with_skip_bad_slides_a_warning(copy: Path, damage: str) -> None:
-    spoil, says = DAMAGES[damage]
+    spoil, message = DAMAGES[damage]
     spoil(copy)
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
         draw(copy, num_reserved_tumor=0)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     few = {split: {"tumor": 0, "normal": 1} for split in WANTED} | {"train": {"tumor": 1, "normal": 1}}
     left = draw(copy, num_reserved_tumor=0, wanted=few, skip_bad_slides=True)
-    assert any(says in warning for warning in left.warnings)
+    assert any(message in warning for warning in left.warnings)
 
 
 def test_without_test_patches_no_test_folder_is_needed(copy: Path) -> None:

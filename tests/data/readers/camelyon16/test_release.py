@@ -29,7 +29,7 @@ def test_every_kind_of_reference_csv_says_the_same(tmp_path: Path, text: str, si
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("test_001,Tumor\ntest_002\n", "row 2: 'test_002'"),
         ("test_001,Tumor\nslide_2,Normal\n", "row 2: 'slide_2,Normal'"),
@@ -41,14 +41,14 @@ def test_every_kind_of_reference_csv_says_the_same(tmp_path: Path, text: str, si
     ],
 )
 def test_a_bad_reference_csv_is_one_line_that_names_file_and_row(
-    tmp_path: Path, text: str, says: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     path = tmp_path / "reference.csv"
     path.write_text(text)
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
         camelyon16_files.read_reference(path)
     assert str(caught.value).startswith(str(path))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

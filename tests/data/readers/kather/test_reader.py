@@ -80,9 +80,9 @@ DIRT: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("part", [TRAIN, kather.TEST])
 @pytest.mark.parametrize("kind", sorted(DIRT))
 def test_a_folder_that_is_not_one_of_the_nine_is_named(kind: str, part: str, tree: Path) -> None:
-    spoil, says = DIRT[kind]
+    spoil, message = DIRT[kind]
     spoil(tree / part)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         kather.labeled_patches(tree, folder=TRAIN)
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -164,10 +164,10 @@ def test_what_was_left_out_is_logged_though_the_index_then_fails(
     write_annotations(OWN / "annotations/s0.geojson", [TUMOR], [Point((9, 9))])
     (OWN / "annotations/Thumbs.db").write_text("x")
     (OWN / "annotations/s1.xml").write_text(ASAP.format(""))
-    says = spoil()
+    message = spoil()
     assert main(["index"]) == 1
     (line,) = capsys.readouterr().err.splitlines()[-1:]
-    assert says in line
+    assert message in line
     for left_out in (
         "'Thumbs.db'",
         "1 file without annotation left out",

@@ -94,7 +94,7 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("path,label\n1.png,\n", "row 2: neither label nor score"),
         ("path,y\n1.png,1\n", "row 2: neither label nor score"),
@@ -149,11 +149,11 @@ def test_train_and_validation_may_be_left_to_be_drawn_beside_a_given_test(tmp_pa
         ("path,label\n", "no row below the header"),
     ],
 )
-def test_a_bad_table_is_one_line_that_names_file_and_row(folder: Path, text: str, says: str) -> None:
+def test_a_bad_table_is_one_line_that_names_file_and_row(folder: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested
         _patches(folder, text)
-    assert says in str(caught.value)
-    assert "patches.csv" in str(caught.value) or "patch_id" in says
+    assert message in str(caught.value)
+    assert "patches.csv" in str(caught.value) or "patch_id" in message
     assert "\n" not in str(caught.value)
 
 

@@ -230,7 +230,7 @@ def _write(name: str, text: str) -> Callable[[Path], Any]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "changes", "says"),
+    ("spoil", "changes", "message"),
     [
         (_rename("c.geojson"), {}, r"c\.geojson: slides\.csv has no slide_id 'c'"),
         (_rename("a.json"), {}, r"annotations: 1 file without the ending .* left out: 'a\.json'"),
@@ -244,11 +244,11 @@ def _write(name: str, text: str) -> Callable[[Path], Any]:
     ],
 )
 def test_what_cannot_be_used_is_one_line(
-    take: Take, folder: Path, spoil: Callable[[Path], Any], changes: dict[str, Any], says: str
+    take: Take, folder: Path, spoil: Callable[[Path], Any], changes: dict[str, Any], message: str
 ) -> None:
     take(box(0, 0, 64, 64))
     spoil(folder)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         take(**changes)
     assert "\n" not in str(caught.value)
 
