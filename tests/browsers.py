@@ -43,16 +43,16 @@ def watched(browser: Any, page: Path, *, width: int = 1400, scheme: Any = "light
     """
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     opened = context.new_page()
-    told: list[str] = []
+    problems: list[str] = []
     asked: list[str] = []
-    opened.on("console", lambda message: told.append(message.text))
-    opened.on("pageerror", lambda error: told.append(str(error)))
-    opened.on("requestfailed", lambda request: told.append(f"failed: {request.url}"))
+    opened.on("console", lambda message: problems.append(message.text))
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
     opened.on("request", lambda request: asked.append(request.url))
     opened.goto(page.as_uri())
     opened.wait_for_function(DRAWN)
     yield opened
-    assert not told, told  # before it is closed: what is still loading then fails
+    assert not problems, problems  # before it is closed: what is still loading then fails
     assert asked
     assert {url.split(":", 1)[0] for url in asked} <= {"file", "data", "blob"}
     context.close()

@@ -40,7 +40,7 @@ class MadeUp:
         metrics: of its stages.
         gains: method -> how much more often its models are right than those without a pretraining.
         step: how much more often a student is right than its fine-tuned model, for each mu.
-        luck: standard deviation of what each run adds by chance.
+        run_noise: standard deviation of what each run adds by chance.
     """
 
     name: str
@@ -49,7 +49,7 @@ class MadeUp:
     metrics: dict[str, Any] = field(default_factory=dict)
     gains: Mapping[str, float] = field(default_factory=lambda: {"random": 0.0, "rsp": 0.08})
     step: float = 0.01
-    luck: float = 0.0
+    run_noise: float = 0.0
 
     def __post_init__(self) -> None:
         for method, seed in itertools.product(
@@ -66,7 +66,7 @@ class MadeUp:
         for model, more in zip(MODELS, (0.0, self.step * self.params["mu"]), strict=True):
             alpha = self.params["alpha"]
             key = [int(seed), round(1000 * alpha), MODELS.index(model), *f"{method}{student}".encode()]
-            chance = self.luck * np.random.default_rng(key).normal()
+            chance = self.run_noise * np.random.default_rng(key).normal()
             share = 0.8 + self.gains[method] + more + chance + 0.1 * np.log10(alpha)
             right = np.random.default_rng(int(seed)).random(NUM) < share
             tumor = (rows["label"] == "tumor").to_numpy() == right

@@ -385,8 +385,8 @@ def test_the_example_of_each_help_is_a_call_that_parses(
 ) -> None:
     with pytest.raises(SystemExit):
         main([name, "--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    words = shlex.split(told.partition("example: python -m histo_monai ")[2])
+    printed = " ".join(capsys.readouterr().out.split())
+    words = shlex.split(printed.partition("example: python -m histo_monai ")[2])
     assert words[0] == name
     assert build_parser().parse_args(words).name == name
 

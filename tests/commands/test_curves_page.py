@@ -46,7 +46,7 @@ def pages(root: Path, module_folder: NewFolder) -> dict[str, Path]:
         "mu": 7,
     }
     made = {
-        SEVERAL: sweep(tree, luck=0.01),
+        SEVERAL: sweep(tree, run_noise=0.01),
         ONE: [MadeUp("only", tree | {"alpha": 0.1})],
         WORSE: sweep(tree, mus=[1], gains={"random": 0.0, "rsp": -0.12}, step=-0.02),
     }
@@ -137,10 +137,10 @@ def test_a_law_is_drawn_to_where_an_answer_is_read_off_it(pages: dict[str, Path]
 
 
 def test_with_one_number_of_labels_the_page_says_that_there_is_no_curve(pages: dict[str, Path]) -> None:
-    told = _lead(pages[ONE])
-    assert told[0].startswith("Labels saved are unknown: random fine-tuned")
-    assert "run only with 60 labels (10 % of all)" in told[0]
-    assert "RSP + CR has the highest accuracy" in told[1]
+    sentences = _lead(pages[ONE])
+    assert sentences[0].startswith("Labels saved are unknown: random fine-tuned")
+    assert "run only with 60 labels (10 % of all)" in sentences[0]
+    assert "RSP + CR has the highest accuracy" in sentences[1]
     assert "Only one number of labels was run: points, no curve." in _text(pages[ONE])
     points = pd.read_csv(pages[ONE] / "points.csv").query("metric == 'accuracy'")
     drawn = [row["value"] for row in _specs(pages[ONE])[0]["data"]["values"]]
@@ -148,9 +148,9 @@ def test_with_one_number_of_labels_the_page_says_that_there_is_no_curve(pages: d
 
 
 def test_a_pretraining_that_costs_labels_is_called_that(pages: dict[str, Path]) -> None:
-    told = _lead(pages[WORSE])
-    assert told[0].startswith("No model is shown to save labels: by accuracy")
-    (line,) = (line for line in told if line.startswith("RSP fine-tuned: "))
+    sentences = _lead(pages[WORSE])
+    assert sentences[0].startswith("No model is shown to save labels: by accuracy")
+    (line,) = (line for line in sentences if line.startswith("RSP fine-tuned: "))
     assert line.startswith("RSP fine-tuned: needs more labels than the baseline with ")
     assert "saves" not in line
 

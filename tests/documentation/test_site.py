@@ -102,9 +102,9 @@ def test_a_browser_shows_pages_at_any_width_and_finds_words(address: str) -> Non
     with chromium() as browser:
         page = browser.new_page()
         asked: list[str] = []
-        told: list[str] = []
+        problems: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("pageerror", lambda error: problems.append(str(error)))
         for width in WIDTHS_PX:
             page.set_viewport_size({"width": width, "height": 900})
             for name in LOOKED_AT:
@@ -115,4 +115,4 @@ def test_a_browser_shows_pages_at_any_width_and_finds_words(address: str) -> Non
         )  # typed before the scripts are there, a word is not looked for
         page.locator(".md-search-result__link[href*='comparison.html']").first.wait_for()
     assert all(url.startswith((address, "data:", "blob:")) for url in asked)
-    assert not told
+    assert not problems

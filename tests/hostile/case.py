@@ -1,8 +1,8 @@
 """A case of the catalogue: what is spoiled, what is called, and what must then be so.
 
 Every refusal obeys one oracle: exit code 1, exactly one line of error on stderr, of fewer than 1,000 characters and
-without control characters, that names what the case mentions; no traceback, nothing printed by a library; the project is
-what it was, byte for byte and folder for folder. What is odd but right ends with 0, and its inputs are what they were.
+without control characters, that names what the case mentions; no traceback, nothing printed by a library; the project
+is what it was, byte for byte and folder for folder. What is odd but right ends with 0, and its inputs are unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A clone in which `dvc repro` has run once, on a cohort small enough for a test, and an SSH server of our own."""
+"""A clone in which `dvc repro` has run once, on a small simulated dataset, and an SSH server of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dvc repro` in a fresh clone, on a cohort small enough for a test."""
+"""`dvc repro` in a fresh clone, on a small simulated dataset."""
 
 from __future__ import annotations
 
@@ -153,10 +153,10 @@ def test_repro_maps_and_diagnoses_every_slide_once(clone: Path) -> None:
 def test_repro_maps_nothing_with_methods_that_are_not_asked_for(clone: Path) -> None:
     assert pd.read_csv(clone / "data/heatmaps/random-0-spatial_neighbors-0/slides.csv").empty
     assert pd.read_csv(clone / "data/diagnosis/random-0-spatial_neighbors-0/slides.csv").empty
-    told = json.loads((clone / "data/diagnosis/random-0-spatial_neighbors-0/metrics.json").read_text())[
+    log = json.loads((clone / "data/diagnosis/random-0-spatial_neighbors-0/metrics.json").read_text())[
         "warnings"
     ]
-    assert ["maps no slide" in line for line in told] == [True]
+    assert ["maps no slide" in line for line in log] == [True]
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """`python -m histo_monai` and `dvc` out of processes that have imported everything already, for a pipeline of tests.
 
-A pipeline is dozens of processes, and importing torch, MONAI or DVC is most of what each does on a small cohort. Here
+A pipeline is dozens of processes, and importing torch, MONAI or DVC is most of what each does on a small dataset. Here
 one process imports and then waits; a command of that name, first on PATH, hands it arguments, folder, environment and
 its three streams; it forks, and the child runs the module as `python -m` does. Nothing else differs.
 """

@@ -287,8 +287,8 @@ def test_the_mixed_teacher_stretches_scores_to_the_spread_of_the_labels(momentum
             if momentum < 1:
                 stretch = min(3.0, followed[0] / followed[1])
                 pseudo_labels = [
-                    min(1.0, max(0.0, followed[2] + stretch * (guess - followed[2])))
-                    for guess in pseudo_labels
+                    min(1.0, max(0.0, followed[2] + stretch * (pseudo_label - followed[2])))
+                    for pseudo_label in pseudo_labels
                 ]
             targets = torch.cat([batch.targets, torch.tensor(pseudo_labels)])[:, None].float()
             losses = [
@@ -338,10 +338,12 @@ def test_neighbors_learn_guesses_of_classes() -> None:
     assert batch.pseudo_labels is not None
     found = _method("spatial_neighbors").measure((labeled, unlabeled), batch)
     loss = 0.0
-    for given, guess in zip(unlabeled, batch.pseudo_labels.tolist(), strict=True):
-        loss -= sum(p * math.log(q) for p, q in zip(guess, _softmax(given), strict=True)) / N
+    for given, pseudo_label in zip(unlabeled, batch.pseudo_labels.tolist(), strict=True):
+        loss -= sum(p * math.log(q) for p, q in zip(pseudo_label, _softmax(given), strict=True)) / N
     assert float(found["loss"]) == pytest.approx(_labeled_loss(labeled, batch) + 0.7 * loss, rel=1e-5)
-    assert found[PSEUDO_LABELS].tolist() == [_argmax(guess) for guess in batch.pseudo_labels.tolist()]
+    assert found[PSEUDO_LABELS].tolist() == [
+        _argmax(pseudo_label) for pseudo_label in batch.pseudo_labels.tolist()
+    ]
     other = dataclasses.replace(batch, pseudo_labels=batch.pseudo_labels.flip(0))  # of other patches: noticed
     assert float(found["loss"]) != pytest.approx(
         float(_method("spatial_neighbors").measure((labeled, unlabeled), other)["loss"])

@@ -1,4 +1,4 @@
-"""Guesses of neighbors against patches that are read and predicted one by one."""
+"""Pseudo labels of neighbors against patches that are read and predicted one by one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_field_is_the_patch_and_the_eight_that_touch_it(
     model, reading = _model(task.num_outputs).eval(), PatchReading(P, classes, 0, task.device)
     seen = patches_and_neighbors(model, task, reading, rows, batch_size=30)
     pseudo_labels = combine(seen, NeighborWeights(0.5, 2.0), classes)
-    for own, around, guess, (_, row) in zip(*seen, pseudo_labels, rows.iterrows(), strict=True):
+    for own, around, pseudo_label, (_, row) in zip(*seen, pseudo_labels, rows.iterrows(), strict=True):
         if np.isnan(row["y"]):
             alone = predict(model, task, reading.in_order(rows[rows["patch_id"] == "image"], 1).loader)[0]
             assert torch.equal(own, around)
@@ -94,7 +94,7 @@ def test_a_field_is_the_patch_and_the_eight_that_touch_it(
                 truth = truth * probabilities.clamp(min=1e-4) ** (2 / 8)
             truth = truth / truth.sum()
             assert float((truth - said[4]).abs().max()) > 1e-3  # neighbors say something else
-        torch.testing.assert_close(guess.double(), truth, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(pseudo_label.double(), truth, rtol=1e-3, atol=1e-5)
 
 
 def test_neighbors_count_as_much_as_validation_patches_say() -> None:

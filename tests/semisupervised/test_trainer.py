@@ -275,8 +275,8 @@ def test_hidden_labels_are_those_that_are_known_and_not_given(wave_task: TaskBui
     hidden = HiddenLabels.of(train, train.head(6), task.classes)
     assert hidden.known.tolist() == [row >= 6 and row != 10 for row in range(24)]
     for row in np.flatnonzero(hidden.known):
-        told = train["score"][row] if scores else task.classes.index(train["label"][row])
-        assert float(hidden.targets[row]) == pytest.approx(told)
+        label = train["score"][row] if scores else task.classes.index(train["label"][row])
+        assert float(hidden.targets[row]) == pytest.approx(label)
 
 
 @pytest.mark.parametrize("scores", [False, True])

@@ -24,7 +24,7 @@ def slide(tmp_path: Path) -> Slide:
 
 
 def _counted(slide: Slide, stride: int) -> np.ndarray:
-    """Tissue pixels of each cell over its area: of a mask of 4 µm, told pixel by pixel, nothing beyond the slide."""
+    """Tissue pixels of each cell over its area: of a mask of 4 µm, counted pixel by pixel, nothing beyond the slide."""
     height, width = slide.size_yx
     is_tissue = np.zeros((height + stride, width + stride), bool)
     is_tissue[:height, :width] = tissue_mask(slide.thumbnail(4.0)).repeat(4, axis=0).repeat(4, axis=1)

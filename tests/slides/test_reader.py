@@ -326,7 +326,7 @@ def test_a_slide_is_read_after_torch_was_loaded(write_slide, noise):
 
 
 def test_many_slides_read_in_one_process_are_each_their_own(write_slide, noise):
-    """With cuCIM's cache some tiles are taken for others, by the luck of their files' inodes and times."""
+    """With cuCIM's cache some tiles are taken for others, depending on their files' inodes and times."""
     slides = []
     for value in range(24):
         path = write_slide(np.full((512, 1024, 3), 10 * value, np.uint8), name=f"{value}.tif")

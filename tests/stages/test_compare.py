@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 CLASSES = ["normal", "stroma", "tumor"]
 NAMES = ("finetuned", "student")
-ARMS = ("color_mean", "color", "encoder_linear", "encoder_knn", "stacked")
+BASELINES = ("color_mean", "color", "encoder_linear", "encoder_knn", "stacked")
 SKILL = {"random": 0.3, "rsp": 2.5}
 MAPPED = {"pretraining_methods": list(SKILL), "semisupervised_methods": ["paper"], "num_encoders": None}
 Project = Callable[..., Path]
@@ -103,7 +103,7 @@ def project(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj
                         name: _predictions(rows, skill + 0.1 * random.normal(), random) for name in NAMES
                     }
                     fixed = np.random.default_rng(9)
-                    predictions |= {name: _predictions(rows, color, fixed) for name in ARMS}
+                    predictions |= {name: _predictions(rows, color, fixed) for name in BASELINES}
                     tables.append(predictions_table(rows, predictions, None if scores else CLASSES))
                 folder = tmp_path / f"data/evaluation/{method}-{encoder}-paper-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)

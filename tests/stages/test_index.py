@@ -173,7 +173,7 @@ def _write(path: Path, pixels: np.ndarray) -> None:
 
 
 @pytest.fixture
-def cohort(project: Callable[..., Path]) -> Path:
+def dataset(project: Callable[..., Path]) -> Path:
     """The folder of `own` with two slides that patches are squares of, and two test slides without patches."""
     folder = project()
     for number in range(4):
@@ -241,7 +241,7 @@ def _change(folder: Path, old: str, new: str) -> None:
     (folder / "slides.csv").write_text(text.replace(old, new))
 
 
-def test_a_clean_cohort_has_whole_slides_of_every_split_and_no_near_copy(cohort: Path) -> None:
+def test_a_clean_dataset_has_whole_slides_of_every_split_and_no_near_copy(dataset: Path) -> None:
     assert main(["index"]) == 0
     slides = pd.read_csv("data/index/whole_slides.csv")
     assert slides["split"].tolist() == ["train", "validation", "test", "test"]
@@ -274,27 +274,27 @@ def _linked(folder: Path) -> None:
     ],
 )
 def test_a_test_slide_without_patches_that_was_trained_on_is_refused(
-    cohort: Path, damage: Callable[[Path], None], message: str, capfd: pytest.CaptureFixture[str]
+    dataset: Path, damage: Callable[[Path], None], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    damage(cohort)
+    damage(dataset)
     line = _refused(capfd)
     assert "between splits" in line
     assert message in line
 
 
 def test_slides_without_labels_of_patches_are_compared_too(
-    cohort: Path, capfd: pytest.CaptureFixture[str]
+    dataset: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (cohort / "patches.csv").unlink()
-    _copied(cohort)
+    (dataset / "patches.csv").unlink()
+    _copied(dataset)
     line = _refused(capfd)
     assert "2 leaks between splits: the image of s0 is in train (s0) and in test (s3); " in line
     assert "the image of s3 is in test (s3) and in pretraining (s0)" in line
 
 
-def test_a_mirrored_and_encoded_copy_of_a_slide_is_a_warning_with_its_pair(cohort: Path) -> None:
+def test_a_mirrored_and_encoded_copy_of_a_slide_is_a_warning_with_its_pair(dataset: Path) -> None:
     encoded = cv2.imencode(".jpg", np.rot90(_tissue(1))[:, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 70])[1]
-    _write(cohort / "3.tif", cv2.imdecode(encoded, cv2.IMREAD_COLOR))
+    _write(dataset / "3.tif", cv2.imdecode(encoded, cv2.IMREAD_COLOR))
     assert main(["index"]) == 0
     pairs = pd.read_csv("data/index/near_copies.csv")
     assert pairs[["kind", "first", "first_split", "second", "second_split"]].to_numpy().tolist() == [
@@ -305,15 +305,15 @@ def test_a_mirrored_and_encoded_copy_of_a_slide_is_a_warning_with_its_pair(cohor
     assert "s1 in validation and s3 in test" in warning
 
 
-def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: Path) -> None:
-    _change(cohort, "P2", "p 1")
-    _change(cohort, "s3,", "S2,")
+def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(dataset: Path) -> None:
+    _change(dataset, "P2", "p 1")
+    _change(dataset, "s3,", "S2,")
     assert main(["index"]) == 0
     warnings = "\n".join(_metrics()["warnings"])
     assert "patients that look alike: 'P1' and 'p 1'" in warnings
     assert "slides that look alike: 'S2' and 's2'; they may be one slide" in warnings
     for who in ("P0", "P1", "p 1", "P3"):
-        _change(cohort, f"{who},", ",")
+        _change(dataset, f"{who},", ",")
     assert main(["index"]) == 0
     assert "no patient ids: each slide counts as a patient of its own" in "\n".join(_metrics()["warnings"])
 
@@ -344,34 +344,34 @@ def test_ids_that_are_nearly_one_and_ids_that_are_missing_are_warnings(cohort: P
     ],
 )
 def test_a_table_of_slides_that_cannot_be_used_is_one_line(
-    cohort: Path, old: str, new: str, message: str, capfd: pytest.CaptureFixture[str]
+    dataset: Path, old: str, new: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _change(cohort, old, new)
+    _change(dataset, old, new)
     assert message in _refused(capfd)
 
 
 def test_a_slide_that_is_not_what_its_sha256_says_is_one_line(
-    cohort: Path, capfd: pytest.CaptureFixture[str]
+    dataset: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    digests = [hashlib.sha256((cohort / f"{i}.tif").read_bytes()).hexdigest() for i in range(4)]
-    head, *rows = (cohort / "slides.csv").read_text().splitlines()
+    digests = [hashlib.sha256((dataset / f"{i}.tif").read_bytes()).hexdigest() for i in range(4)]
+    head, *rows = (dataset / "slides.csv").read_text().splitlines()
     lines = [f"{head},sha256", *(f"{row},{digest}" for row, digest in zip(rows, digests, strict=True))]
-    (cohort / "slides.csv").write_text("\n".join(lines))
+    (dataset / "slides.csv").write_text("\n".join(lines))
     assert main(["index"]) == 0
     shutil.rmtree("data/index")
-    content = bytearray((cohort / "2.tif").read_bytes())
+    content = bytearray((dataset / "2.tif").read_bytes())
     content[len(content) // 2] ^= 1
-    (cohort / "2.tif").write_bytes(content)
+    (dataset / "2.tif").write_bytes(content)
     line = _refused(capfd)
     assert "1 of 4 slides do not match their sha256: row 4:" in line
     assert f"not {digests[2][:12]}" in line
 
 
-def test_a_whole_slide_that_cannot_be_read_may_be_left_out(cohort: Path) -> None:
+def test_a_whole_slide_that_cannot_be_read_may_be_left_out(dataset: Path) -> None:
     params = yaml.safe_load(Path("params.yaml").read_text())
     params["index"]["skip_bad_slides"] = True
     Path("params.yaml").write_text(yaml.safe_dump(params))
-    (cohort / "3.tif").write_bytes(b"")
+    (dataset / "3.tif").write_bytes(b"")
     assert main(["index"]) == 0
     assert pd.read_csv("data/index/whole_slides.csv")["slide_id"].tolist() == ["s0", "s1", "s2"]
     assert any("left out" in line and "3.tif: the file is empty" in line for line in _metrics()["warnings"])

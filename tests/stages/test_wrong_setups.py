@@ -1,4 +1,4 @@
-"""Set-ups that cannot work, or do not do what was meant: told before anything is trained, with what to change."""
+"""Set-ups that cannot work, or do not do what was meant: reported before anything is trained, with what to change."""
 
 from __future__ import annotations
 

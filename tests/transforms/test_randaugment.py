@@ -98,7 +98,7 @@ def changes(patches, operation, monkeypatch):
     return np.array(means)
 
 
-# Nuclei are uncorrelated once they have moved by their own size: what turns by 9° or by 90° is told on smooth fields.
+# Nuclei are uncorrelated once moved by their own size: turns of 9° or 90° are measured on smooth fields.
 @pytest.mark.parametrize(
     ("content", "operation"),
     [("smooth", operation) for operation in OPERATIONS]

@@ -57,13 +57,13 @@ def texture(image: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def accuracy(images: Images, labels: list[str], slides: list[int], describe: Callable) -> float:
-    """Share of right answers on slides that were not trained on."""
+    """Fraction of right answers on slides that were not trained on."""
     x = np.array([describe(i) for i in images])
     scores = []
     linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     for model in (linear, RandomForestClassifier(80, n_jobs=1, random_state=0)):
-        guess = cross_val_predict(model, x, labels, groups=slides, cv=GroupKFold(4))
-        scores.append(float((guess == np.array(labels)).mean()))
+        predicted = cross_val_predict(model, x, labels, groups=slides, cv=GroupKFold(4))
+        scores.append(float((predicted == np.array(labels)).mean()))
     return max(scores)
 
 
@@ -75,8 +75,8 @@ def explained(images: Images, scores: list[float], slides: list[int], describe: 
         make_pipeline(StandardScaler(), Ridge(3.0)),
         RandomForestRegressor(80, n_jobs=1, max_features=0.33, random_state=0),
     ):
-        guess = cross_val_predict(model, x, y, groups=slides, cv=GroupKFold(4))
-        best = max(best, 1 - float(((guess - y) ** 2).mean() / y.var()))
+        predicted = cross_val_predict(model, x, y, groups=slides, cv=GroupKFold(4))
+        best = max(best, 1 - float(((predicted - y) ** 2).mean() / y.var()))
     return best
 
 

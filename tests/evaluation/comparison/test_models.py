@@ -34,7 +34,7 @@ def grouped_rows(random, num_groups, num_rows):
 def classes(random, num_groups, num_seeds, skills=(1.0, 1.0, 1.0), num_rows=120, num_classes=3):
     """Models that are each good at other patients, and in other seeds; `skills` are their true means.
 
-    With one seed the seed's luck is left out: one seed says nothing of others.
+    With one seed, variation between seeds is left out: one seed is no evidence about others.
     """
     groups, of_row = grouped_rows(random, num_groups, num_rows)
     labels = random.integers(num_classes, size=num_rows)
@@ -47,8 +47,8 @@ def classes(random, num_groups, num_seeds, skills=(1.0, 1.0, 1.0), num_rows=120,
         predictions[f"model {number}"] = []
         for _ in range(num_seeds):
             logits = hardness + bias[of_row] + random.normal(size=(num_rows, num_classes))
-            luck = 0.4 * random.normal() * (num_seeds > 1)
-            logits[np.arange(num_rows), labels] += patients[of_row] + luck
+            run_noise = 0.4 * random.normal() * (num_seeds > 1)
+            logits[np.arange(num_rows), labels] += patients[of_row] + run_noise
             predictions[f"model {number}"].append(softmax(logits))
     return {"": labels}, predictions, groups
 

@@ -39,12 +39,12 @@ def test_replicates_of_classes_are_the_metrics_of_the_resampled_rows(groups):
 def test_replicates_of_scores_are_the_icc_of_the_resampled_rows(groups, offset):
     random = np.random.default_rng(2)
     truth = random.random(50) + offset
-    guess = truth + 0.1 + 0.2 * random.normal(size=50)
+    predicted = truth + 0.1 + 0.2 * random.normal(size=50)
     resampling = Resampling(50, groups, seed=3, num_replicates=40)
-    result = metric_replicates(truth, guess, resampling)
+    result = metric_replicates(truth, predicted, resampling)
     assert tuple(result) == AGREEMENT
     value, replicates = result["icc"]
-    ratings = np.column_stack([truth, guess])
+    ratings = np.column_stack([truth, predicted])
     assert value == pytest.approx(intraclass_correlation(ratings).value)
     expected = [intraclass_correlation(ratings[rows]).value for rows in rows_of_replicates(resampling)]
     np.testing.assert_allclose(replicates, expected, rtol=1e-6)

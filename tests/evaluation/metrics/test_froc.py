@@ -10,7 +10,7 @@ from histo_monai.evaluation.metrics import (
 )
 
 
-def cohort(seed, num_slides=24, ties=True):
+def simulated_slides(seed, num_slides=24, ties=True):
     """Slides with 0 to 3 lesions and 0 to 12 false positives; scores of two digits, so that some are equal."""
     random = np.random.default_rng(seed)
     digits = 2 if ties else 9
@@ -69,7 +69,7 @@ def test_between_two_thresholds_the_sensitivity_is_interpolated():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_curve_is_the_challenges_by_naive_loops(seed):
-    slides = cohort(seed)
+    slides = simulated_slides(seed)
     curve = froc(slides, seed=0, num_replicates=2)
     points, sensitivities = froc_by_loops(slides)
     np.testing.assert_allclose(np.column_stack([curve.fps_per_slide, curve.sensitivity]), points)
@@ -79,7 +79,7 @@ def test_the_curve_is_the_challenges_by_naive_loops(seed):
 
 @pytest.mark.parametrize("groups", [None, np.arange(24) // 3])
 def test_replicates_are_the_scores_of_the_resampled_slides(groups):
-    slides = cohort(7)
+    slides = simulated_slides(7)
     resampling = Resampling(24, groups, seed=3, num_replicates=40)
     value, replicates = froc_replicates(slides, resampling)["froc"]
     drawn = [
@@ -140,7 +140,7 @@ def test_one_slide_tells_nothing_of_others():
 
 
 def test_two_patients_with_four_slides_are_two_groups():
-    assert froc(cohort(0, 4), groups=["a", "a", "b", "b"], seed=0).score.n == 2
+    assert froc(simulated_slides(0, 4), groups=["a", "a", "b", "b"], seed=0).score.n == 2
 
 
 @pytest.mark.parametrize(
@@ -159,4 +159,4 @@ def test_what_is_no_detection_is_refused(slides, message):
 
 def test_a_resampling_of_other_slides_is_refused():
     with pytest.raises(ValueError, match="24 slides for a resampling of 5 rows"):
-        froc_replicates(cohort(0), Resampling(5, None, seed=0, num_replicates=3))
+        froc_replicates(simulated_slides(0), Resampling(5, None, seed=0, num_replicates=3))

@@ -82,7 +82,7 @@ def test_ctrl_c_is_told_once_and_each_process_puts_away_what_it_had_begun(
             time.sleep(0.05)
         time.sleep(0.2)  # until the other one waits for more
         os.killpg(process.pid, signal.SIGINT)
-        _, told = process.communicate(timeout=60)
-    assert told.splitlines() == ["stopped"]
+        _, printed = process.communicate(timeout=60)
+    assert printed.splitlines() == ["stopped"]
     assert {path.name for path in tmp_path.glob("begun-6*")} == {f"begun-{number}" for number in at_work}
     assert {path.name for path in tmp_path.glob("put-*-6*")} == {f"put-away-{number}" for number in at_work}

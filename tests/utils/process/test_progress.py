@@ -12,7 +12,7 @@ from histo_monai.utils.process import progress as module
 from histo_monai.utils.process.progress import DELAY_S, INTERVAL_S, Now, gone_and_left, progress
 
 
-def _told(monkeypatch: pytest.MonkeyPatch, delay_s: float, interval_s: float) -> str:
+def _printed(monkeypatch: pytest.MonkeyPatch, delay_s: float, interval_s: float) -> str:
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)
     monkeypatch.setattr(module, "DELAY_S", delay_s)
@@ -22,15 +22,15 @@ def _told(monkeypatch: pytest.MonkeyPatch, delay_s: float, interval_s: float) ->
 
 
 def test_a_log_gets_lines_and_no_carriage_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = _told(monkeypatch, 1e-9, 0.0)
-    assert "\r" not in told
-    lines = told.splitlines()
+    printed = _printed(monkeypatch, 1e-9, 0.0)
+    assert "\r" not in printed
+    lines = printed.splitlines()
     assert lines
     assert all(line.startswith("slides: ") and "/1000 slide, " in line for line in lines)
 
 
 def test_short_work_says_nothing_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _told(monkeypatch, DELAY_S, INTERVAL_S) == ""
+    assert _printed(monkeypatch, DELAY_S, INTERVAL_S) == ""
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,13 +39,13 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     with os.fdopen(other, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         assert list(progress(range(3), title="slides", unit="slide")) == [0, 1, 2]
-    told = ""
+    printed = ""
     with contextlib.suppress(OSError):  # the terminal is closed: there is no more
         while text := os.read(main, 10_000):
-            told += text.decode()
+            printed += text.decode()
     os.close(main)
-    assert "\r" in told
-    assert "3/3" in told
+    assert "\r" in printed
+    assert "3/3" in printed
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ FIXED: dict[str, Any] = SEARCH | {"C": (0.1,), "gamma": (0.01,)}
 NUM_FEATURES = 33
 
 
-def cohort(seed: int, num_normal: int, num_tumor: int) -> tuple[pd.DataFrame, NDArray]:
+def simulated_features(seed: int, num_normal: int, num_tumor: int) -> tuple[pd.DataFrame, NDArray]:
     """Slides whose features all grow with one size, half of them without bound; tumors are larger on the whole."""
     random = np.random.default_rng(seed)
     labels = np.repeat([0, 1], [num_normal, num_tumor])
@@ -48,8 +48,8 @@ def sklearn_scores(
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("sizes", [(6, 6), (9, 3), (60, 40)])
 def test_scores_are_scikit_learns(kernel: Any, sizes: tuple[int, int]) -> None:
-    train, labels = cohort(0, *sizes)
-    asked, _ = cohort(1, 20, 20)
+    train, labels = simulated_features(0, *sizes)
+    asked, _ = simulated_features(1, 20, 20)
     classifier = SlideClassifier.fit(train, labels, kernel=kernel, **FIXED)
     expected = sklearn_scores(classifier, train, labels, asked)
     assert classifier.scores(asked).dtype == np.float64
@@ -58,7 +58,7 @@ def test_scores_are_scikit_learns(kernel: Any, sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_classifier_is_read_as_it_was_saved_and_without_pickle(tmp_path: Path, kernel: Any) -> None:
-    train, labels = cohort(2, 8, 7)
+    train, labels = simulated_features(2, 8, 7)
     classifier = SlideClassifier.fit(train, labels, kernel=kernel, **SEARCH)
     for name in ("a", "b"):
         classifier.save(tmp_path / f"{name}.safetensors")
@@ -70,7 +70,7 @@ def test_a_classifier_is_read_as_it_was_saved_and_without_pickle(tmp_path: Path,
     ]
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
     read = SlideClassifier.load(tmp_path / "a.safetensors")
-    asked, _ = cohort(3, 20, 20)
+    asked, _ = simulated_features(3, 20, 20)
     np.testing.assert_array_equal(read.scores(asked), classifier.scores(asked))
     about = (read.features, read.kernel, read.chosen, read.cv_auc)
     assert about == (classifier.features, classifier.kernel, classifier.chosen, classifier.cv_auc)
@@ -78,7 +78,7 @@ def test_a_classifier_is_read_as_it_was_saved_and_without_pickle(tmp_path: Path,
 
 
 def test_a_changed_byte_or_another_model_is_refused(tmp_path: Path) -> None:
-    train, labels = cohort(2, 4, 4)
+    train, labels = simulated_features(2, 4, 4)
     path = tmp_path / "classifier.safetensors"
     SlideClassifier.fit(train, labels, kernel="linear", **FIXED).save(path)
     content = path.read_bytes()
@@ -91,13 +91,13 @@ def test_a_changed_byte_or_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_columns_may_come_in_any_order() -> None:
-    train, labels = cohort(4, 8, 8)
+    train, labels = simulated_features(4, 8, 8)
     classifier = SlideClassifier.fit(train, labels, kernel="rbf", **FIXED)
     np.testing.assert_array_equal(classifier.scores(train[train.columns[::-1]]), classifier.scores(train))
 
 
 def test_other_columns_than_those_learned_from_are_refused() -> None:
-    train, labels = cohort(4, 8, 8)
+    train, labels = simulated_features(4, 8, 8)
     classifier = SlideClassifier.fit(train, labels, kernel="rbf", **FIXED)
     for other in (train.drop(columns="feature_3"), train.assign(feature_3a=0.0)):
         with pytest.raises(ValueError, match=r"feature_3a? is missing or unknown"):
@@ -108,8 +108,8 @@ def test_other_columns_than_those_learned_from_are_refused() -> None:
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_feature_that_is_constant_in_training_says_nothing(kernel: Any) -> None:
-    train, labels = cohort(5, 8, 8)
-    asked, _ = cohort(6, 20, 20)
+    train, labels = simulated_features(5, 8, 8)
+    asked, _ = simulated_features(6, 20, 20)
     expected = SlideClassifier.fit(train, labels, kernel=kernel, **SEARCH).scores(asked)
     classifier = SlideClassifier.fit(train.assign(constant=0.1), labels, kernel=kernel, **SEARCH)
     np.testing.assert_allclose(classifier.scores(asked.assign(constant=1e9)), expected, atol=1e-9)
@@ -117,7 +117,7 @@ def test_a_feature_that_is_constant_in_training_says_nothing(kernel: Any) -> Non
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_metastasis_larger_than_any_in_training_is_no_stranger(kernel: Any) -> None:
-    train, labels = cohort(7, 8, 8)
+    train, labels = simulated_features(7, 8, 8)
     classifier = SlideClassifier.fit(train, labels, kernel=kernel, **FIXED)
     largest = train.max().to_frame().T
     np.testing.assert_allclose(classifier.scores(1000 * largest), classifier.scores(largest))
@@ -139,7 +139,7 @@ def test_of_settings_worth_the_same_the_smoothest_is_chosen() -> None:
 @pytest.mark.parametrize("sizes", [(10, 10), (21, 13)])
 def test_the_best_of_all_settings_on_held_out_slides_is_chosen(sizes: tuple[int, int]) -> None:
     """By scikit-learn's AUC in each fold, weighted by its pairs; the folds are those of the seed."""
-    train, labels = cohort(8, *sizes)
+    train, labels = simulated_features(8, *sizes)
     train += np.random.default_rng(0).normal(scale=3, size=train.shape)
     classifier = SlideClassifier.fit(train, labels, kernel="rbf", **SEARCH)
     folding = StratifiedKFold(5, shuffle=True, random_state=derive_seed(0, "folds"))
@@ -162,8 +162,8 @@ def test_the_best_of_all_settings_on_held_out_slides_is_chosen(sizes: tuple[int,
 def test_twelve_slides_are_enough_to_learn_what_is_plain(kernel: Any) -> None:
     areas = []
     for seed in range(8):
-        train, labels = cohort(seed, 6, 6)
-        asked, truth = cohort(100 + seed, 40, 40)
+        train, labels = simulated_features(seed, 6, 6)
+        asked, truth = simulated_features(100 + seed, 40, 40)
         areas.append(
             roc_auc_score(truth, SlideClassifier.fit(train, labels, kernel=kernel, **SEARCH).scores(asked))
         )
@@ -172,7 +172,7 @@ def test_twelve_slides_are_enough_to_learn_what_is_plain(kernel: Any) -> None:
 
 
 def test_features_that_say_nothing_are_worth_half() -> None:
-    """Though the best of twelve settings is told, which is above it on the same slides."""
+    """Though the best of twelve settings is reported, which is above it on the same slides."""
     areas, cv_areas = [], []
     for seed in range(12):
         random = np.random.default_rng(seed)
@@ -188,7 +188,7 @@ def test_features_that_say_nothing_are_worth_half() -> None:
 
 @pytest.mark.parametrize("sizes", [(2, 2), (20, 2), (2, 9)])
 def test_there_are_never_more_folds_than_slides_of_the_rarer_class(sizes: tuple[int, int]) -> None:
-    train, labels = cohort(9, *sizes)
+    train, labels = simulated_features(9, *sizes)
     classifier = SlideClassifier.fit(train, labels, kernel="linear", **SEARCH)
     assert 0 <= classifier.cv_auc <= 1
     assert np.isfinite(classifier.scores(train)).all()
@@ -204,13 +204,13 @@ def test_there_are_never_more_folds_than_slides_of_the_rarer_class(sizes: tuple[
     ],
 )
 def test_labels_that_cannot_be_learned_from_are_refused(labels: list[int], message: str) -> None:
-    train, _ = cohort(0, 2, 2)
+    train, _ = simulated_features(0, 2, 2)
     with pytest.raises(ValueError, match=message):
         SlideClassifier.fit(train, labels, kernel="linear", **SEARCH)
 
 
 def test_a_feature_that_is_not_finite_is_refused_by_slide_and_name() -> None:
-    train, labels = cohort(0, 2, 2)
+    train, labels = simulated_features(0, 2, 2)
     train.index = pd.Index([f"slide_{n}" for n in range(4)])
     train.loc["slide_2", "feature_7"] = np.nan
     with pytest.raises(ValueError, match="slide slide_2, feature feature_7: nan"):
@@ -221,18 +221,18 @@ def test_a_feature_that_is_not_finite_is_refused_by_slide_and_name() -> None:
     "bad", [{"kernel": "poly"}, {"C": ()}, {"C": (0,)}, {"gamma": ()}, {"gamma": (-1,)}, {"folds": 1}]
 )
 def test_settings_that_are_none_are_refused(bad: dict[str, Any]) -> None:
-    train, labels = cohort(0, 3, 3)
+    train, labels = simulated_features(0, 3, 3)
     with pytest.raises(ValueError, match=r"kernel: 'poly' is unknown|not all positive|folds: 1"):
         SlideClassifier.fit(train, labels, **({"kernel": "rbf"} | SEARCH | bad))
 
 
 @pytest.mark.parametrize("sizes", [(6, 6), (8, 4)])
 def test_shuffled_labels_are_worth_half_on_the_mean(sizes: tuple[int, int]) -> None:
-    """Of 30 cohorts with 20 shufflings each; a single one is far from half, since all features go together."""
+    """Of 30 simulated datasets with 20 shufflings each; a single one is far from half: features go together."""
     areas = []
     for seed in range(30):
-        train, labels = cohort(seed, *sizes)
-        asked, truth = cohort(1000 + seed, 20, 20)
+        train, labels = simulated_features(seed, *sizes)
+        asked, truth = simulated_features(1000 + seed, 20, 20)
         areas.append(
             permutation_auc(train, labels, asked, truth, num=20, kernel="rbf", **(FIXED | {"seed": seed}))
         )
@@ -244,8 +244,8 @@ def test_shuffled_labels_are_worth_half_on_the_mean(sizes: tuple[int, int]) -> N
 
 
 def test_shufflings_repeat_the_search_and_do_not_depend_on_their_number() -> None:
-    train, labels = cohort(0, 6, 6)
-    asked, truth = cohort(1, 20, 20)
+    train, labels = simulated_features(0, 6, 6)
+    asked, truth = simulated_features(1, 20, 20)
     areas = permutation_auc(train, labels, asked, truth, num=6, kernel="rbf", **SEARCH)
     np.testing.assert_array_equal(
         permutation_auc(train, labels, asked, truth, num=3, kernel="rbf", **SEARCH), areas[:3]
@@ -256,8 +256,8 @@ def test_shufflings_repeat_the_search_and_do_not_depend_on_their_number() -> Non
 
 
 def test_the_truth_stands_out_from_shuffled_labels() -> None:
-    train, labels = cohort(0, 10, 10)
-    asked, truth = cohort(1, 20, 20)
+    train, labels = simulated_features(0, 10, 10)
+    asked, truth = simulated_features(1, 20, 20)
     area = roc_auc_score(truth, SlideClassifier.fit(train, labels, kernel="rbf", **FIXED).scores(asked))
     shuffled = permutation_auc(train, labels, asked, truth, num=100, kernel="rbf", **FIXED)
     assert (shuffled >= area).mean() < 0.1

@@ -19,7 +19,7 @@ def _features(is_tumor: np.ndarray, shift: float, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"useful": useful, "max_probability": rng.uniform(size=len(is_tumor))})
 
 
-def _cohort(num: int, num_test: int) -> tuple[np.ndarray, pd.Series]:
+def _simulated(num: int, num_test: int) -> tuple[np.ndarray, pd.Series]:
     is_tumor = np.arange(num) % 2 == 0
     return is_tumor, pd.Series(["train"] * (num - num_test) + ["test"] * num_test)
 
@@ -30,7 +30,7 @@ def _alone(num: int) -> np.ndarray:
 
 
 def test_test_slides_teach_nothing() -> None:
-    is_tumor, split = _cohort(40, 20)
+    is_tumor, split = _simulated(40, 20)
     features = _features(is_tumor, 2.0, 0)
     _, scores = diagnose(features, None, is_tumor, split, LEARNING, _alone(40))
     turned = np.where(split == "test", ~is_tumor, is_tumor)
@@ -39,7 +39,7 @@ def test_test_slides_teach_nothing() -> None:
 
 def test_a_classifier_taught_by_maps_of_seen_slides_expects_too_much() -> None:
     """Simulated overfitting: on seen slides a useless feature tells the label, which on new slides says nothing."""
-    is_tumor, split = _cohort(120, 60)
+    is_tumor, split = _simulated(120, 60)
     honest = _features(is_tumor, 1.5, 1)
     seen = honest.copy()
     teaches = (split != "test").to_numpy()
@@ -50,7 +50,7 @@ def test_a_classifier_taught_by_maps_of_seen_slides_expects_too_much() -> None:
 
 
 def test_shuffled_labels_give_an_auc_near_one_half_and_true_ones_do_not() -> None:
-    is_tumor, split = _cohort(80, 40)
+    is_tumor, split = _simulated(80, 40)
     features = _features(is_tumor, 2.0, 2)
     _, scores = diagnose(features, None, is_tumor, split, LEARNING, _alone(80))
     test = (split == "test").to_numpy()
@@ -65,7 +65,7 @@ def test_shuffled_labels_give_an_auc_near_one_half_and_true_ones_do_not() -> Non
 
 def test_intervals_of_slide_aucs_are_by_patient() -> None:
     """Each slide five times over tells nothing more: the interval of 20 slides stays that of 20, not of 100."""
-    is_tumor, _ = _cohort(20, 0)
+    is_tumor, _ = _simulated(20, 0)
     scores = _features(is_tumor, 1.0, 3).rename(columns={"useful": "score"})
     sizes = pd.Series(np.where(is_tumor, "macro", ""))
     once = slide_estimates(is_tumor, sizes, scores, _alone(20))

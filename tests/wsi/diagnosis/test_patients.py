@@ -15,7 +15,7 @@ def test_patients_are_numbered_as_they_appear() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_folds_keep_patients_apart_and_hold_both_classes(seed: int) -> None:
-    """Of cohorts of 2 to 9 patients of 1 to 5 slides, many of them with slides of both classes."""
+    """Of simulated datasets of 2 to 9 patients of 1 to 5 slides, many of them with slides of both classes."""
     random = np.random.default_rng(seed)
     num_patients = int(random.integers(2, 10))
     patients = np.repeat(np.arange(num_patients), random.integers(1, 6, num_patients))
@@ -66,7 +66,7 @@ def _stained(
 
 
 def test_a_classifier_that_only_knows_patients_again_is_worth_half() -> None:
-    """Ten cohorts of 20 patients of 5 slides: right on held-out slides, at chance on held-out patients."""
+    """Ten simulated datasets of 20 patients of 5 slides: right on held-out slides, at chance on held-out patients."""
     setting = {"kernel": "rbf", "C": (10.0,), "gamma": (1.0,), "folds": 5}
     by_patient, by_slide = [], []
     for seed in range(10):

@@ -49,7 +49,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def _cohort() -> tuple[list[NDArray[np.float32]], NDArray[np.int64], list[NDArray[np.bool_]]]:
+def _simulated() -> tuple[list[NDArray[np.float32]], NDArray[np.int64], list[NDArray[np.bool_]]]:
     """Every second slide is positive: 4 of its 60 patches, and of no other's, lie elsewhere in two features."""
     drawn = np.random.default_rng(0)
     labels = np.arange(NUM_SLIDES) % 2
@@ -78,8 +78,8 @@ def _fit(slides: Slides, seed: int = 0, settings: MilSettings = SETTINGS) -> Cro
 
 @pytest.mark.learns
 def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Write) -> None:
-    bags, labels, lesions = _cohort()
-    # At 3e-3 and 1e-2 the attention of one cohort in six ends on other patches, with 20 slides to learn from.
+    bags, labels, lesions = _simulated()
+    # At 3e-3 and 1e-2 the attention of one dataset in six ends on other patches, with 20 slides to learn from.
     settings = replace(SETTINGS, epochs=40, lr=1e-2, weight_decay=0.3)
     found = _fit(_slides(write(bags), labels), settings=settings)
     shares = found.probabilities["attention"]
@@ -94,7 +94,7 @@ def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Wri
 
 
 def test_labels_that_mean_nothing_teach_nothing(write: Write) -> None:
-    bags, labels, _ = _cohort()
+    bags, labels, _ = _simulated()
     paths = write(bags)
     areas = []
     for seed in range(4):
@@ -109,7 +109,7 @@ def test_labels_that_mean_nothing_teach_nothing(write: Write) -> None:
 
 @pytest.mark.parametrize("slide", [0, 7])
 def test_a_slides_own_label_never_bears_on_what_it_is_taken_for(slide: int, write: Write) -> None:
-    bags, labels, _ = _cohort()
+    bags, labels, _ = _simulated()
     paths = write(bags)
     before = _fit(_slides(paths, labels))
     turned = labels.copy()
@@ -123,7 +123,7 @@ def test_a_slides_own_label_never_bears_on_what_it_is_taken_for(slide: int, writ
 
 
 def test_labels_of_test_slides_bear_on_nothing(write: Write) -> None:
-    bags, labels, _ = _cohort()
+    bags, labels, _ = _simulated()
     slides = _slides(write(bags), labels)
     assert set(slides.labels[-NUM_TESTED:]) == {-1}
     summed = slides.bags.summaries()["mean_and_sd"]
@@ -133,7 +133,7 @@ def test_labels_of_test_slides_bear_on_nothing(write: Write) -> None:
 def test_a_killed_run_goes_on_after_its_last_fold_and_ends_in_the_same(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bags, labels, _ = _cohort()
+    bags, labels, _ = _simulated()
     slides = _slides(write(bags), labels)
     taught: list[int] = []
 
@@ -163,7 +163,7 @@ def test_a_killed_run_goes_on_after_its_last_fold_and_ends_in_the_same(
 
 
 def test_files_give_the_same_bytes_as_memory_and_so_does_the_same_seed(write: Write) -> None:
-    bags, labels, _ = _cohort()
+    bags, labels, _ = _simulated()
     paths = write(bags)
     first, second, other = (
         _fit(_slides(paths, labels)),
@@ -176,7 +176,7 @@ def test_files_give_the_same_bytes_as_memory_and_so_does_the_same_seed(write: Wr
 
 
 def test_a_slide_without_tissue_is_taken_for_what_most_are(write: Write) -> None:
-    bags, labels, _ = _cohort()
+    bags, labels, _ = _simulated()
     bags[-1] = bags[-1][:0]
     found = _fit(_slides(write(bags), labels))
     known = labels[:-NUM_TESTED]
@@ -187,7 +187,7 @@ def test_a_slide_without_tissue_is_taken_for_what_most_are(write: Write) -> None
 
 
 def test_moments_of_features_are_those_of_all_patches_together(write: Write) -> None:
-    bags, _, _ = _cohort()
+    bags, _, _ = _simulated()
     for bag in bags:
         bag[:, 5] = 2.0
     mean, scale = Bags(write(bags)).moments([1, 4, 6])
@@ -199,6 +199,6 @@ def test_moments_of_features_are_those_of_all_patches_together(write: Write) -> 
 
 
 def test_features_of_two_encoders_are_refused(write: Write) -> None:
-    bags, _, _ = _cohort()
+    bags, _, _ = _simulated()
     with pytest.raises(ValueError, match=r"1\.h5: 5 features per patch, but .*0\.h5 has 12\. Fix: make both"):
         Bags(write([bags[0], bags[1][:, :5]]))
