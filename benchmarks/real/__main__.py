@@ -32,7 +32,7 @@ from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, PER_PATIENT, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
 from .page import figures_of, page, write_csv
 from .students import head_students
-from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, REAL_TASKS, TASKS, check_data
+from .tasks import ALL_LABELS, BUDGETS, FRESH_SUBSETS, REAL_TASKS, SUBSETS, TASKS, check_data
 from .trained import FINETUNED, MODES, Trained
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +74,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--budgets", nargs="+", type=int, default=list(BUDGETS), help="labels in all; 0: all labels"
     )
-    made.add_argument("--draws", nargs="+", type=int, default=list(DRAWS), help="seeds of the label subsets")
+    made.add_argument(
+        "--subsets", nargs="+", type=int, default=list(SUBSETS), help="seeds of the label subsets"
+    )
     made.add_argument(
         "--fresh",
         action="store_true",
@@ -128,8 +130,8 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
         _print_tables(options)
         return 0
     bench = Bench(options.real, options.cache, models_of(options))
-    draws = list(FRESH_DRAWS) if options.fresh else options.draws
-    jobs = bench.jobs(options.tasks, options.budgets, draws)
+    subsets = list(FRESH_SUBSETS) if options.fresh else options.subsets
+    jobs = bench.jobs(options.tasks, options.budgets, subsets)
     if options.what == "plan":
         print(announcement(bench, jobs))
     elif options.what == "run":
@@ -152,7 +154,7 @@ _TABLES = {
 def _print_tables(options: argparse.Namespace) -> None:
     """Print a table for each encoder and each task of classes."""
     table, title = _TABLES[options.what]
-    draws = list(FRESH_DRAWS) if options.fresh else options.draws
+    subsets = list(FRESH_SUBSETS) if options.fresh else options.subsets
     encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
     encoders |= _files("--encoder", options.encoder)
     for name in [name for name in options.tasks if TASKS[name].classes]:
@@ -161,7 +163,7 @@ def _print_tables(options: argparse.Namespace) -> None:
             for line in table(
                 Trial(options.real, options.cache, TASKS[name], EncoderSource(path)),
                 options.budgets,
-                draws,
+                subsets,
             ):
                 print(line, flush=True)
 
@@ -232,7 +234,7 @@ def announcement(bench: Bench, jobs: Sequence[Job]) -> str:
     budgets = ", ".join(
         "all" if each == ALL_LABELS else str(each) for each in dict.fromkeys(j.budget for j in jobs)
     )
-    return "\n".join([*lines, f"labels in all: {budgets}", f"seeds: {sorted({job.draw for job in jobs})}"])
+    return "\n".join([*lines, f"labels in all: {budgets}", f"seeds: {sorted({job.subset for job in jobs})}"])
 
 
 def _compared(words: Iterable[str], models: Iterable[str]) -> list[tuple[str, str]]:

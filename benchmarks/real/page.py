@@ -16,7 +16,7 @@ from .figures import FEWEST_PATIENTS, METRICS, Replicates, crossed, difference, 
 from .jobs import Bench, Job
 from .tasks import ALL_LABELS, TASKS, RealTask, read_patches, targets_of
 
-COLUMNS = ("task", "model", "budget", "metric", "value", "low", "high", "num_patients", "num_draws")
+COLUMNS = ("task", "model", "budget", "metric", "value", "low", "high", "num_patients", "num_subsets")
 MINUS = " - "
 _PART = (
     "--fresh --tasks glas-classes --budgets 60 --built-in imagenet --models color imagenet-means "
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
     low: float
     high: float
     num_patients: int
-    num_draws: int
+    num_subsets: int
 
 
 def figures_of(bench: Bench, jobs: Sequence[Job], pairs: Sequence[tuple[str, str]]) -> list[Figure]:
@@ -59,7 +59,7 @@ def figures_of(bench: Bench, jobs: Sequence[Job], pairs: Sequence[tuple[str, str
 
 
 def _pooled(bench: Bench, task: RealTask, jobs: Sequence[Job]) -> dict[str, list[np.ndarray]]:
-    """Of each model with all runs: by draw, predictions of every patch of the dataset, NaN where none is asked for."""
+    """Predictions of every patch, by model with all runs and by label subset; NaN where no fold tests the patch."""
     patches = read_patches(bench.real, task)
     pooled: dict[str, list[np.ndarray]] = {}
     for model in dict.fromkeys(job.model for job in jobs):
@@ -69,7 +69,7 @@ def _pooled(bench: Bench, task: RealTask, jobs: Sequence[Job]) -> dict[str, list
         for job, part in zip(of_model, parts, strict=True):
             if part is not None:
                 empty = np.full((len(patches), part.predictions.shape[1]), np.nan)
-                whole.setdefault(job.draw, empty)[part.rows] = part.predictions
+                whole.setdefault(job.subset, empty)[part.rows] = part.predictions
         if all(part is not None for part in parts):
             pooled[model] = list(whole.values())
     return pooled
@@ -87,13 +87,13 @@ def _of_metric(
     targets, patients = targets_of(task, patches), patches["patient_id"].to_numpy(dtype=object)
     found: dict[str, Replicates] = {}
     resampling: Resampling | None = None
-    num_draws = 0
-    for model, of_draws in pooled.items():
-        rows = np.isfinite(of_draws[0][:, 0])
+    num_subsets = 0
+    for model, of_subsets in pooled.items():
+        rows = np.isfinite(of_subsets[0][:, 0])
         found[model], resampling = crossed(
-            METRICS[metric], targets[rows], patients[rows], [each[rows] for each in of_draws]
+            METRICS[metric], targets[rows], patients[rows], [each[rows] for each in of_subsets]
         )
-        num_draws = len(of_draws)
+        num_subsets = len(of_subsets)
     if resampling is None:
         return []
     for first, second in pairs:
@@ -104,7 +104,7 @@ def _of_metric(
     for model, replicates in found.items():
         known = estimate(replicates, resampling)
         value, low, high = (round(float(number), 4) for number in (known.value, known.low, known.high))
-        figures.append(Figure(task.name, model, named, metric, value, low, high, known.n, num_draws))
+        figures.append(Figure(task.name, model, named, metric, value, low, high, known.n, num_subsets))
     return figures
 
 
@@ -120,7 +120,7 @@ def write_csv(path: Path, figures: Sequence[Figure]) -> None:
 def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: str, commit: str) -> str:
     """The page: what was measured, how to repeat it, and one table per task."""
     done = sum(bench.read(job) is not None for job in jobs)
-    draws = sorted({job.draw for job in jobs})
+    seeds = _listed(sorted({job.subset for job in jobs}))
     lines = [
         "# Real tissue: few labels, patients left out",
         "",
@@ -155,7 +155,7 @@ def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: 
         "## Runs that count",
         "",
         f"{date.today().isoformat()}, commit {commit}: {len(jobs)} runs count, {done} of them are done. A run is one "
-        f"model on one task, budget, label subset and fold. Seeds of the label subsets: {_listed(draws)}. Seeds 0 to 4 "
+        f"model on one task, budget, label subset and fold. Seeds of the label subsets: {seeds}. Seeds 0 to 4 "
         "choose between models and defaults. Seeds 100 to 104 serve one final report. A row is on this page only when "
         "all of its runs are done.",
         "",

@@ -56,7 +56,7 @@ def test_label_subsets_are_nested_and_random_and_look_at_no_class(real: Path) ->
     assert [len(subset) for subset in subsets] == [15, 30, 60]
     pool = split_rows(task, patches, 0, 0, ALL_LABELS).labeled
     counts = [
-        int((targets[split_rows(task, patches, 0, draw, 15).labeled] == 0).sum()) for draw in range(400)
+        int((targets[split_rows(task, patches, 0, subset, 15).labeled] == 0).sum()) for subset in range(400)
     ]
     n, fraction = len(pool), (targets[pool] == 0).mean()
     variance = 15 * fraction * (1 - fraction) * (n - 15) / (n - 1)
@@ -93,7 +93,7 @@ def test_all_labels_are_one_subset() -> None:
     bench = Bench(Path(), Path(), frozen_models({}, {}))
     jobs = bench.jobs(["breast"], BUDGETS, [0, 1, 2, 3, 4])
     assert len(jobs) == len(bench.models) * 2 * (5 * 5 + 1)
-    assert {job.draw for job in jobs if job.budget == ALL_LABELS} == {0}
+    assert {job.subset for job in jobs if job.budget == ALL_LABELS} == {0}
 
 
 def test_missing_data_files_and_packages_are_one_line(
@@ -135,7 +135,7 @@ def test_the_committed_figures_are_those_known_of_class_means_on_glas(
     row = table.loc[("glas-classes", "imagenet-means", labels)]
     assert row["value"] == pytest.approx(known, abs=0.03)
     assert row["low"] < row["value"] < row["high"]
-    assert row["num_draws"] == 5
+    assert row["num_subsets"] == 5
 
 
 def test_the_page_names_no_place_of_the_machine() -> None:
@@ -192,11 +192,11 @@ def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
     assert "364 runs count, 364 of them are done" in page
 
 
-def test_drawn_patches_are_those_of_the_table_changed_alone(real: Path) -> None:
+def test_changed_patches_are_those_of_the_table_changed_alone(real: Path) -> None:
     rows = read_patches(real, TASKS["glas-classes"]).iloc[:3]
-    plain = list(unlike.drawn_patches(real, rows, lambda pixels, number: pixels))
-    assert [pixels.shape for pixels in plain] == [(128, 128, 3)] * 3
-    for number, pixels in enumerate(plain):
+    unchanged = list(unlike.changed_patches(real, rows, lambda pixels, number: pixels))
+    assert [pixels.shape for pixels in unchanged] == [(128, 128, 3)] * 3
+    for number, pixels in enumerate(unchanged):
         marked = unlike.pen(pixels, number)
         is_changed = (marked != pixels).any(axis=2)
         assert 0.05 < is_changed.mean() < 0.95
