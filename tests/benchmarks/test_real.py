@@ -12,6 +12,7 @@ from benchmarks.real import __main__ as program
 from benchmarks.real import unlike
 from benchmarks.real.jobs import Bench
 from benchmarks.real.models import frozen_models
+from benchmarks.real.page import MINUS
 from benchmarks.real.tasks import (
     ALL_LABELS,
     BUDGETS,
@@ -151,6 +152,40 @@ def test_the_page_names_no_place_of_the_machine() -> None:
         "--fresh",
     ]
     assert program.repeated(words) == "--tasks lung --encoder ours=encoder.safetensors --fresh"
+
+
+@pytest.mark.parametrize("place", ["", "/elsewhere/"])
+def test_the_page_names_a_file_of_arguments(root: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root / "docs")
+    file = "@" + (place or "../benchmarks/real/") + "report.args"
+    named = "@report.args" if place else "@benchmarks/real/report.args"
+    assert program.repeated(["--workers", "4", file, "--cache", "/a"]) == named
+
+
+def test_the_committed_arguments_are_those_of_the_committed_page(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    words = ["report", "@benchmarks/real/report.args"]
+    options = program.parser().parse_args(words)
+    rows = pd.read_csv(root / "docs/real.csv")
+    names = set(rows["model"])
+    assert set(options.models) == {name for name in names if MINUS not in name}
+    assert len(options.compare) == 16
+    assert {pair.replace(":", MINUS) for pair in options.compare} <= names
+    assert options.fresh
+    commands = [
+        f"python -m benchmarks.real {what} {program.repeated(words[1:])}"
+        for what in ("plan", "run", "report")
+    ]
+    assert "```bash\n" + "\n".join(commands) + "\n```\n" in (root / "docs/real.md").read_text()
+
+
+def test_lines_of_a_file_of_arguments_have_words_and_comments(tmp_path: Path) -> None:
+    path = tmp_path / "some.args"
+    path.write_text("# all of it\n\n--tasks lung  # a task\nconsep\n--budgets 15 30\n")
+    options = program.parser().parse_args(["plan", f"@{path}", "--workers", "2"])
+    assert (options.tasks, options.budgets, options.workers) == (["lung", "consep"], [15, 30], 2)
 
 
 def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
