@@ -32,7 +32,8 @@ from .encoders import BUILT_IN, SIDES_PX, write_encoder
 from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, PER_PATIENT, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
-from .page import figures_of, page, write_csv
+from .page import figures_of, page
+from .rows import write_csv
 from .students import head_students
 from .tasks import ALL_LABELS, BUDGETS, FRESH_SUBSETS, REAL_TASKS, SUBSETS, TASKS, check_data
 from .trained import FINETUNED, MODES, Trained

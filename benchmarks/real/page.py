@@ -1,12 +1,9 @@
-"""Figures of all runs as a CSV and as a page in Markdown."""
+"""Figures of all runs, and the page of them in Markdown."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from datetime import date
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,29 +11,13 @@ from histo_monai.evaluation.metrics import Resampling
 
 from .figures import FEWEST_PATIENTS, METRICS, Replicates, crossed, difference, estimate
 from .jobs import Bench, Job
+from .rows import MINUS, Figure, table_rows
 from .tasks import ALL_LABELS, TASKS, RealTask, read_patches, targets_of
 
-COLUMNS = ("task", "model", "budget", "metric", "value", "low", "high", "num_patients", "num_subsets")
-MINUS = " - "
 _PART = (
     "--fresh --tasks glas-classes --budgets 60 --built-in imagenet --models color imagenet-means "
     "--cache data/part --csv data/part/real.csv --page data/part/real.md"
 )
-_NAMES = {"balanced_accuracy": "balanced accuracy", "auc": "AUC", "icc": "ICC(2,1)"}
-
-
-class Figure(NamedTuple):
-    """A row of the CSV, see `COLUMNS`; `model` is a name, or two names with `MINUS` between them."""
-
-    task: str
-    model: str
-    budget: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    num_patients: int
-    num_subsets: int
 
 
 def figures_of(bench: Bench, jobs: Sequence[Job], pairs: Sequence[tuple[str, str]]) -> list[Figure]:
@@ -108,15 +89,6 @@ def _of_metric(
     return figures
 
 
-def write_csv(path: Path, figures: Sequence[Figure]) -> None:
-    """One row a figure; an interval that is not there is empty."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for figure in figures:
-            writer.writerow(["" if cell != cell else cell for cell in figure])
-
-
 def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: str, commit: str) -> str:
     """The page: what was measured, how to repeat it, and one table per task."""
     done = sum(bench.read(job) is not None for job in jobs)
@@ -174,20 +146,8 @@ def _of_task(bench: Bench, task: RealTask, figures: Sequence[Figure]) -> list[st
     lines += ["| metric | model | " + " | ".join(f"{budget} labels" for budget in budgets) + " |"]
     lines += ["|---" * (len(budgets) + 2) + "|"]
     for metric in task.metrics:
-        of_metric = [figure for figure in figures if figure.metric == metric]
-        for model in dict.fromkeys(figure.model for figure in of_metric):
-            cells = {figure.budget: _cell(figure) for figure in of_metric if figure.model == model}
-            shown = " | ".join(cells.get(budget, "") for budget in budgets)
-            lines.append(f"| {_NAMES[metric]} | {model.replace(MINUS, ' − ')} | {shown} |")
+        lines += table_rows([figure for figure in figures if figure.metric == metric], budgets)
     return [*lines, ""]
-
-
-def _cell(figure: Figure) -> str:
-    sign = "+" if MINUS in figure.model else ""
-    value = f"{figure.value:{sign}.3f}"
-    return (
-        value if figure.low != figure.low else f"{value} ({figure.low:{sign}.3f} to {figure.high:{sign}.3f})"
-    )
 
 
 def _listed(numbers: Sequence[int]) -> str:

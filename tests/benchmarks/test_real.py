@@ -12,7 +12,7 @@ from benchmarks.real import __main__ as program
 from benchmarks.real import unlike
 from benchmarks.real.jobs import Bench
 from benchmarks.real.models import frozen_models
-from benchmarks.real.page import MINUS
+from benchmarks.real.rows import MINUS, read_csv, table_rows, write_csv
 from benchmarks.real.tasks import (
     ALL_LABELS,
     BUDGETS,
@@ -179,6 +179,23 @@ def test_the_committed_arguments_are_those_of_the_committed_page(
         for what in ("plan", "run", "report")
     ]
     assert "```bash\n" + "\n".join(commands) + "\n```\n" in (root / "docs/real.md").read_text()
+
+
+def test_the_committed_page_has_the_figures_of_the_committed_csv(root: Path, tmp_path: Path) -> None:
+    figures = read_csv(root / "docs/real.csv")
+    write_csv(tmp_path / "again.csv", figures)
+    assert (tmp_path / "again.csv").read_bytes() == (root / "docs/real.csv").read_bytes()
+    sections = (root / "docs/real.md").read_text().split("\n## ")[-len(REAL_TASKS) :]
+    for name, section in zip(REAL_TASKS, sections, strict=True):
+        of_task = [figure for figure in figures if figure.task == name]
+        budgets = list(dict.fromkeys(figure.budget for figure in of_task))
+        rows = [
+            row
+            for metric in TASKS[name].metrics
+            for row in table_rows([figure for figure in of_task if figure.metric == metric], budgets)
+        ]
+        assert section.startswith(f"{name}\n")
+        assert section.splitlines()[6:] == rows
 
 
 def test_lines_of_a_file_of_arguments_have_words_and_comments(tmp_path: Path) -> None:
