@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 has_failed |= kind == "failed"
         (options.out / "benchmarks.json").write_text(json.dumps(found, indent=1))
     if found["rows"]:
-        draw(found["rows"], options.out / "benchmarks.png")
+        plot(found["rows"], options.out / "benchmarks.png")
     return int(has_failed)
 
 
@@ -79,7 +79,7 @@ def line(cells: Sequence[Any]) -> str:
     return "  ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
 
 
-def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Both ratios of every row, on a logarithmic axis with a line at 1."""
     import matplotlib as mpl
 
@@ -88,13 +88,13 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(10, 1.2 + 0.26 * len(rows)), layout="constrained")
     places = range(len(rows))
-    for name, color, marker, told in (
+    for name, color, marker, label in (
         ("ours/limit", "#0072B2", "s", "of the limit"),
         ("ours/peer", "#D55E00", "o", "against the peer"),
     ):
         known = [(row[name], place) for place, row in zip(places, rows, strict=True) if row[name]]
         axes.scatter(
-            *zip(*known, strict=True), color=color, marker=marker, label=told, zorder=3
+            *zip(*known, strict=True), color=color, marker=marker, label=label, zorder=3
         ) if known else None
     axes.axvline(1, color="0.4", linewidth=1)
     axes.set(xscale="log", xlabel="speed, times as fast", ylim=(len(rows) - 0.4, -0.6))

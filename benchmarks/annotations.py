@@ -6,7 +6,7 @@
 Regions of 16 points and two classes lie side by side on one slide, in three sizes: "patch" has room for one or two
 patches each, "cell" is smaller than a patch, "cell in patch" are cells of one class upon regions of the other, so that
 each patch has to be checked against cells. Steps are those of the index and of the reference of a map: the GeoJSON is
-written and read, squares are found and checked for two classes, the regions are drawn on one mask. "ASAP" gives every
+written and read, squares are found and checked for two classes, the regions are filled in one mask. "ASAP" gives every
 region a hole, writes both as XML, reads them, and finds whose each hole is.
 
 The last lines give the growth per step: the time of the largest over that of the next smaller, divided by the ratio of

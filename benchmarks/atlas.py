@@ -10,12 +10,14 @@ call goes on after a stop.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
+from real.rows import MINUS, Figure, read_csv, table_rows
 
 from histo_monai.models.checkpoint import read_description
 from histo_monai.pipeline.commands.init import set_values
@@ -51,9 +53,7 @@ def main() -> None:
     stage = f"pretrain@{METHOD}-{arguments.seed}"
     subprocess.run([sys.executable, "-m", "dvc", "repro", stage], cwd=arguments.folder, check=True)
     encoder = arguments.folder / f"data/models/{METHOD}-{arguments.seed}"
-    (arguments.folder / CARD).write_text(
-        card(encoder, slides, pd.read_csv(ROOT / "docs/real.csv", dtype=str))
-    )
+    (arguments.folder / CARD).write_text(card(encoder, slides, read_csv(ROOT / "docs/real.csv")))
     print(
         f"{encoder / 'encoder.safetensors'}, described in {CARD}. To publish it, in {arguments.folder}:\n    {PUBLISH}"
     )
@@ -81,7 +81,7 @@ def lay_out(folder: Path, slides: pd.DataFrame, seed: int, changes: list[str]) -
     set_values(folder / "params.yaml", values | dict(change.split("=", 1) for change in changes))
 
 
-def card(encoder: Path, slides: pd.DataFrame, real: pd.DataFrame) -> str:
+def card(encoder: Path, slides: pd.DataFrame, figures: Sequence[Figure]) -> str:
     """The model's card, in Markdown."""
     described = read_description(encoder / "encoder.json")
     network, recipe = described["encoder"], described["params"][METHOD]
@@ -89,6 +89,7 @@ def card(encoder: Path, slides: pd.DataFrame, real: pd.DataFrame) -> str:
     counts = ", ".join(f"{organ} {num}" for organ, num in organs.items())
     side, mpps = described["patch_px"], ", ".join(f"{mpp:g}" for mpp in described["mpps"])
     ordered = described["metrics"]["validation_accuracy"]
+    rows = "\n".join(_rows(figures))
     return f"""# Encoder of the atlas
 
 {network["name"]}, continued from ImageNet's weights by RSP + MoCo on {len(slides)} H&E slides at {mpps} µm/px. It
@@ -101,26 +102,23 @@ gives {network["num_features"]} features of a patch of {side} px. For research, 
   {ordered:.3f} of the triples of other cases; chance is 0.167.
 
 Frozen features of seed 0 on real tissue, patients left out: value and 95 % interval (breast has two patients, and no
-interval). `-` is a paired difference; the ImageNet network reads 224 px.
+interval). `−` is a paired difference; the ImageNet network reads 224 px.
 
 | task | metric | model | {" | ".join(f"{budget} labels" for budget in BUDGETS)} |
 |{"---|" * (3 + len(BUDGETS))}
-{_rows(real)}
+{rows}
 """
 
 
-def _rows(real: pd.DataFrame) -> str:
+def _rows(figures: Sequence[Figure]) -> list[str]:
     # Names of other seeds and input sides have numbers.
-    of_encoder = real["model"].str.fullmatch(rf"{MODEL}-[a-z-]+( - imagenet-[a-z-]+)?") & real["budget"].isin(
-        BUDGETS
-    )
-    ours = real[of_encoder].fillna("")
-    interval = np.where(ours["low"] == "", "", " (" + ours["low"] + " to " + ours["high"] + ")")
-    names = ["task", "metric", "model"]
-    cells = ours.assign(cell=ours["value"] + interval).pivot(index=names, columns="budget", values="cell")
-    return "\n".join(
-        f"| {' | '.join(row)} |" for row in cells.reset_index()[[*names, *BUDGETS]].fillna("").to_numpy()
-    )
+    name = re.compile(rf"{MODEL}-[a-z-]+({MINUS}imagenet-[a-z-]+)?")
+    ours = [each for each in figures if name.fullmatch(each.model) and each.budget in BUDGETS]
+    return [
+        f"| {task} {row}"
+        for task, metric in dict.fromkeys((each.task, each.metric) for each in ours)
+        for row in table_rows([each for each in ours if (each.task, each.metric) == (task, metric)], BUDGETS)
+    ]
 
 
 if __name__ == "__main__":

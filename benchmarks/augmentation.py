@@ -130,8 +130,8 @@ def policies_at_defaults(size_px: int) -> dict[str, tuple[Augmentation, tuple[in
 
 def augment_with(execution: ModuleType, policy: Augmentation, batch: torch.Tensor) -> None:
     """What `policy(batch)` does, by one of the two executions."""
-    drawn = policy.randomize(*batch.shape[:2])
-    views = [drawn] if isinstance(drawn, ViewParameters) else vars(drawn).values()
+    parameters = policy.randomize(*batch.shape[:2])
+    views = [parameters] if isinstance(parameters, ViewParameters) else vars(parameters).values()
     for view in views:
         generator = torch.Generator().manual_seed(view.noise_seed)
         pool = torch.randn(pool_length(policy.size_px) if view.needs_normals() else 0, generator=generator)

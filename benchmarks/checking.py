@@ -1,11 +1,11 @@
-"""What checks cost: of an index and of maps of a simulated cohort, in one process, each check's seconds and share.
+"""What checks cost: of an index and of maps of a simulated dataset, in one process, each check's seconds and fraction.
 
     python benchmarks/checking.py                                            # 8 training and 4 test slides of 2048 px
-    python benchmarks/checking.py --slides 36 --test-slides 24 --side-px 3072  # the cohort of the default experiment
+    python benchmarks/checking.py --slides 36 --test-slides 24 --side-px 3072  # as in the default experiment
 
 A check is named by its module or function (`CHECKS`); those that this version does not have are left out, and one
 inside another is counted once, in the outer one. All runs in one process, so that no check hides in another. `--run-s`
-is how long the whole experiment takes with the same cohort: shares of it stand in the last column.
+is how long the whole experiment takes with the same dataset: the last column has fractions of it.
 """
 
 from __future__ import annotations
@@ -126,20 +126,20 @@ def _plain_functions(value: object) -> Iterator[Callable[..., Any]]:
 
 
 def prepare(arguments: argparse.Namespace) -> None:
-    """params.yaml, the cohort, and a model that nothing has trained, in the working folder."""
+    """params.yaml, the dataset, and a model that nothing has trained, in the working folder."""
     tree = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     tree["phantom"] |= {
         "num_slides": arguments.slides,
         "num_test_slides": arguments.test_slides,
         "slide_side_px": arguments.side_px,
     }
-    share = arguments.slides / 36
+    fraction = arguments.slides / 36
     for section in ("train", "separate_validation", "test"):
         counts = tree["labels"]["camelyon16"][section]
-        counts |= {name: max(2, int(num * share)) for name, num in counts.items()}
+        counts |= {name: max(2, int(num * fraction)) for name, num in counts.items()}
     corpus = tree["corpora"]["camelyon16"]
-    corpus |= {name: max(1, int(corpus[name] * share)) for name in ("num_train", "num_validation")}
-    corpus |= {name: max(1, int(corpus[name] * share)) for name in ("num_normal", "num_tumor")}
+    corpus |= {name: max(1, int(corpus[name] * fraction)) for name in ("num_train", "num_validation")}
+    corpus |= {name: max(1, int(corpus[name] * fraction)) for name in ("num_normal", "num_tumor")}
     tree["pretraining_methods"] = ["random"]
     Path("params.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     must(["phantom"])
@@ -162,7 +162,7 @@ def must(argv: list[str]) -> None:
 
 
 def table(stage: str, whole_s: float, stopwatch: Stopwatch, run_s: float) -> list[str]:
-    """Lines of Markdown: check, calls, seconds, share of the stage, share of the run."""
+    """Lines of Markdown: check, calls, seconds, fraction of the stage, fraction of the run."""
     rows = sorted(stopwatch.seconds.items(), key=lambda row: -row[1])
     rows.append(("all checks", sum(stopwatch.seconds.values())))
     calls = stopwatch.calls | {"all checks": sum(stopwatch.calls.values())}

@@ -1,16 +1,16 @@
-"""What few labels reach on simulated cohorts and on real patches: stages, cohort after cohort, then a table.
+"""Accuracy with few labels on simulated datasets and on real patches: stages, dataset after dataset, then a table.
 
-    python benchmarks/few_labels.py run DIR --dataset camelyon16 --cohorts 10 11 12 13 14    # hours; stop and go on
+    python benchmarks/few_labels.py run DIR --dataset camelyon16 --dataset-seeds 10 11 12 13 14    # hours
     python benchmarks/few_labels.py run DIR --dataset lung    # real patches, see real_patches.py
     python benchmarks/few_labels.py report DIR --values docs/few_labels.csv    # those of the file too; it is written
 
-A cohort has slides, an encoder, draws of the labels and seeds of its own, so the spread over cohorts holds the luck
-of all of them: differences are means over cohorts, with Student's t; a cohort's value is the mean over its draws,
-that of a difference of two models of few labels over the draws that both were run with.
-Fresh cohorts (`FRESH_FROM`) have columns of their own, apart from cohorts whose results were known when settings were
-chosen.
-Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names.
-Each run has one thread, if HISTO_MONAI_CPUS gives it no more; start several with other cohorts to use more cores.
+Each seed of `--dataset-seeds` is one simulated dataset, or one repetition on the same real patches. It has its own
+slides, encoder and random label subsets, so the intervals include the run-to-run variation of all of them. Differences
+are means over seeds, with Student's t. The value of a seed is the mean over its label subsets; a difference of two
+models of few labels is a mean over the subsets that both models were run with.
+Fresh seeds (`FRESH_FROM`) have columns apart from seeds whose results were known when settings were chosen.
+A second `run` goes on after a stop. Params are those of params.yaml but for the seeds, `--set` and what `RUNS` names.
+Each run has one thread, if HISTO_MONAI_CPUS gives it no more; start several with other seeds to use more cores.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ REAL = ROOT.parent / "shared" / "real"
 MARGIN = 0.02
 """Of accuracy, AUC or ICC: a student that is at most so much behind all labels is not inferior to them."""
 FRESH_FROM = 15
-"""Seed of the first fresh simulated cohort: fresh ones were announced, run once, and no setting was chosen by them.
-Cohorts 0 to 2 chose the settings; 10 to 14 were reported before the settings were chosen anew. Real patches are the
-same in every cohort, and are never fresh."""
+"""Seed of the first fresh simulated dataset: fresh ones were announced, run once, and no setting was chosen by them.
+Seeds 0 to 2 chose the settings; 10 to 14 were reported before the settings were chosen anew. Real patches are the
+same with every seed, and are never fresh."""
 FEW, ALL = "few", "all"
 STUDENT, STUDENT_STEPS = "", "supervised"
 TAUGHT = {"camelyon16": "spatial_neighbors"}
@@ -58,8 +58,8 @@ RUNS = (
     (ALL, False, STUDENT_STEPS),
 )
 """Labels (alpha of params.yaml, or 1.0), whether pretrained, student (of the dataset, or a baseline of equal steps)."""
-DRAW_STEP = 100
-"""Seed of a draw: that of its cohort, and so much more for each draw before it."""
+SUBSET_STEP = 100
+"""Difference between the seeds of two consecutive label subsets; the first has the seed of its dataset."""
 
 
 class Model(NamedTuple):
@@ -97,7 +97,7 @@ STARTS = {
     "random, all labels, as many steps": "random, as many steps",
 }
 """Model of all labels -> the model of few labels whose gap to it a student closes in part."""
-VALUES = ["dataset", "cohort", "draw", "metric", "model", "value"]
+VALUES = ["dataset", "dataset_seed", "subset", "metric", "model", "value"]
 Metric = Callable[[Predictions, str], float]
 
 
@@ -111,65 +111,65 @@ def student_of(dataset: str, student: str) -> str:
     return student or TAUGHT.get(dataset, OTHERS_TAUGHT)
 
 
-def run_cohort(
-    folder: Path, dataset: str, cohort: int, draw: int, changes: Sequence[str], runs: Sequence[int]
+def run_dataset(
+    folder: Path, dataset: str, dataset_seed: int, subset: int, changes: Sequence[str], runs: Sequence[int]
 ) -> None:
-    """All stages that `RUNS` needs; leaves <dataset>-<cohort>-<run>-<draw>.csv in `folder`."""
-    wanted = [folder / f"{dataset}-{cohort}-{number}-{draw}.csv" for number in range(len(RUNS))]
-    place = folder / f"{dataset}-{cohort}"
+    """All stages that `RUNS` needs; leaves <dataset>-<seed>-<run>-<subset>.csv in `folder`."""
+    wanted = [folder / f"{dataset}-{dataset_seed}-{number}-{subset}.csv" for number in range(len(RUNS))]
+    place = folder / f"{dataset}-{dataset_seed}"
     place.mkdir(parents=True, exist_ok=True)
-    seed = seed_of(cohort, draw)
+    seed = seed_of(dataset_seed, subset)
     changes = [f"training_seeds=[{seed}]", *changes]
-    alpha = write_params(place, dataset, cohort, changes)["alpha"]
+    alpha = write_params(place, dataset, dataset_seed, changes)["alpha"]
     if dataset in CORPORA:
         _stage(place, "data/phantom/metrics.json", "phantom")
     elif not (place / "data/index/metrics.json").exists():
-        real_patches.lay_out(place, dataset, cohort, REAL)
+        real_patches.lay_out(place, dataset, dataset_seed, REAL)
     _stage(place, "data/index/metrics.json", "index")
     for number, (labels, is_pretrained, student) in enumerate(RUNS):
         method = pretraining_of(dataset) if is_pretrained else NONE
         if wanted[number].exists() or number not in runs:
             continue
-        write_params(place, dataset, cohort, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
+        write_params(place, dataset, dataset_seed, [*changes, f"alpha={alpha if labels == FEW else 1.0}"])
         of_method, of_run = ("--method", method), ("--method", method, "--seed", str(seed))
-        encoder = Path(f"data/models/{method}-{cohort}")
+        encoder = Path(f"data/models/{method}-{dataset_seed}")
         _take_encoder(folder, place, encoder)
         _stage(place, str(encoder / "metrics.json"), "pretrain", *of_method)
         _stage(place, "", "finetune", *of_run)
         _stage(place, "", "consistency", *of_run, "--student", student_of(dataset, student))
-        evaluate(folder, dataset, dataset, cohort, draw, number)
+        evaluate(folder, dataset, dataset, dataset_seed, subset, number)
 
 
-def evaluate(folder: Path, title: str, dataset: str, cohort: int, draw: int, number: int) -> None:
-    """Evaluate one of `RUNS` in <title>-<cohort>; leaves <title>-<cohort>-<run>-<draw>.csv in `folder`."""
-    place, seed = folder / f"{title}-{cohort}", seed_of(cohort, draw)
+def evaluate(folder: Path, title: str, dataset: str, dataset_seed: int, subset: int, number: int) -> None:
+    """Evaluate one of `RUNS` in <title>-<seed>; the result is <title>-<seed>-<run>-<subset>.csv in `folder`."""
+    place, seed = folder / f"{title}-{dataset_seed}", seed_of(dataset_seed, subset)
     _, is_pretrained, of_run = RUNS[number]
     student = student_of(dataset, of_run)
     method = pretraining_of(dataset) if is_pretrained else NONE
     _stage(place, "", "evaluate", "--method", method, "--seed", str(seed), "--student", student)
-    done = place / f"data/evaluation/{method}-{cohort}-{student}-{seed}/predictions.csv"
-    shutil.copy(done, folder / f"{title}-{cohort}-{number}-{draw}.csv")
+    done = place / f"data/evaluation/{method}-{dataset_seed}-{student}-{seed}/predictions.csv"
+    shutil.copy(done, folder / f"{title}-{dataset_seed}-{number}-{subset}.csv")
 
 
-def seed_of(cohort: int, draw: int) -> int:
-    """Of the draw of the labels and of the trainings."""
-    return cohort + DRAW_STEP * draw
+def seed_of(dataset_seed: int, subset: int) -> int:
+    """Seed of a label subset and of its trainings."""
+    return dataset_seed + SUBSET_STEP * subset
 
 
-def write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str]) -> dict[str, Any]:
-    """Those of a cohort, with `changes` (dotted key=value); returned as they are written."""
+def write_params(place: Path, dataset: str, dataset_seed: int, changes: Sequence[str]) -> dict[str, Any]:
+    """Params of a dataset, with `changes` (dotted key=value); returned as they are written."""
     tree: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     if dataset in CORPORA:
         tree |= {"dataset": dataset, "pretraining_dataset": CORPORA[dataset]}
     else:
         tree |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own"}
         changes = [*real_patches.CHANGES[dataset], *changes]
-    tree |= {"pretraining_methods": [NONE, pretraining_of(dataset)], "training_seeds": [cohort]}
+    tree |= {"pretraining_methods": [NONE, pretraining_of(dataset)], "training_seeds": [dataset_seed]}
     tree |= {"semisupervised_methods": [student_of(dataset, STUDENT), STUDENT_STEPS]}
     tree["slide_level"]["pretraining_methods"] = []
     for section in ("phantom", "index"):
-        tree[section]["seed"] = cohort
-    tree["pretraining_seeds"] = [cohort]
+        tree[section]["seed"] = dataset_seed
+    tree["pretraining_seeds"] = [dataset_seed]
     for change in changes:
         dotted, _, value = change.partition("=")
         *sections, key = dotted.split(".")
@@ -184,7 +184,7 @@ def write_params(place: Path, dataset: str, cohort: int, changes: Sequence[str])
 
 
 def _take_encoder(folder: Path, place: Path, encoder: Path) -> None:
-    """Unless it is there, copy it from a cohort of another dataset with the same centers of the same slides."""
+    """Unless it is there, copy it from another dataset with the same centers of the same slides."""
     if (place / encoder / "metrics.json").exists():
         return
     pretrained_on = [Path("data/index") / name for name in ("slides.csv", "centers.csv")]
@@ -227,8 +227,10 @@ def measured(folder: Path) -> pd.DataFrame:
     """Columns `VALUES` of every run in `folder`."""
     rows = []
     for path in sorted(folder.glob("*-*-0-*.csv")):
-        dataset, cohort, _, draw = path.stem.split("-")
-        paths = {number: folder / f"{dataset}-{cohort}-{number}-{draw}.csv" for number in range(len(RUNS))}
+        dataset, dataset_seed, _, subset = path.stem.split("-")
+        paths = {
+            number: folder / f"{dataset}-{dataset_seed}-{number}-{subset}.csv" for number in range(len(RUNS))
+        }
         tables = {
             number: read_predictions(path).of_split("test") for number, path in paths.items() if path.exists()
         }
@@ -240,8 +242,8 @@ def measured(folder: Path) -> pd.DataFrame:
         rows += [
             (
                 dataset,
-                int(cohort),
-                int(draw),
+                int(dataset_seed),
+                int(subset),
                 title,
                 name,
                 round(metric(tables[model.run], model.predictions), 4),
@@ -257,28 +259,28 @@ def report(values: pd.DataFrame) -> str:
     """Tables of all datasets, in Markdown."""
     lines: list[str] = []
     for (dataset, title), part in values.groupby(["dataset", "metric"], sort=False):
-        draws = part.astype({"value": float}).pivot_table(
-            index=["cohort", "draw"], columns="model", values="value"
+        subsets = part.astype({"value": float}).pivot_table(
+            index=["dataset_seed", "subset"], columns="model", values="value"
         )
-        table = draws.groupby("cohort").mean()
+        table = subsets.groupby("dataset_seed").mean()
         table = table[[name for name in MODELS if name in table and table[name].notna().sum() > 1]]
         lines += [f"## {dataset}, {title}", ""]
         if table.empty:
-            lines += ["one cohort, two are needed", ""]
+            lines += ["one seed, two are needed", ""]
             continue
         lines += [f"| | {' | '.join(map(str, table.index))} | mean |", "|---" * (len(table) + 2) + "|"]
-        for name in table:  # a mean over some of the cohorts cannot be held beside one over all of them
+        for name in table:  # a mean over some of the seeds cannot be compared with one over all of them
             cells = [*table[name], table[name].mean(skipna=False)]
             lines.append(f"| {name} | {' | '.join('' if np.isnan(x) else f'{x:.3f}' for x in cells)} |")
         parts = fresh_and_others(str(dataset), table.index)
-        titles = [f"{title}, {numbers_in_words(cohorts)}" for title, cohorts in parts.items()]
+        titles = [f"{title}, {numbers_in_words(dataset_seeds)}" for title, dataset_seeds in parts.items()]
         lines += ["", f"| difference | {' | | '.join(titles)} | | fraction of the gap closed |"]
         lines.append("|---" * (2 * len(parts) + 2) + "|")
         for first, second in DIFFERENCES:
             if first not in table or second not in table:
                 continue
-            paired = table if "all labels" in second else draws  # all labels are drawn in one way
-            of_each = (paired[first] - paired[second]).dropna().groupby("cohort").mean()
+            paired = table if "all labels" in second else subsets  # all labels are one subset
+            of_each = (paired[first] - paired[second]).dropna().groupby("dataset_seed").mean()
             margin = MARGIN if "all labels" in second else None
             cells = [cell for part in parts.values() for cell in difference_cells(of_each, part, margin)]
             closed = ""
@@ -289,21 +291,29 @@ def report(values: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def fresh_and_others(dataset: str, cohorts: pd.Index) -> dict[str, list[int]]:
-    """Title of a column -> its cohorts; no column where there are none."""
-    is_fresh = (cohorts >= FRESH_FROM) & (dataset not in real_patches.TABLES)
-    parts = {"fresh": cohorts[is_fresh].tolist(), "looked at before": cohorts[~is_fresh].tolist()}
+def fresh_and_others(dataset: str, dataset_seeds: pd.Index) -> dict[str, list[int]]:
+    """Title of a column -> its seeds; no column without seeds."""
+    is_fresh = (dataset_seeds >= FRESH_FROM) & (dataset not in real_patches.TABLES)
+    parts = {"fresh": dataset_seeds[is_fresh].tolist(), "looked at before": dataset_seeds[~is_fresh].tolist()}
     return {title: part for title, part in parts.items() if part}
 
 
 def main() -> None:
-    """Run cohorts, or report on those that were run."""
+    """Run datasets, or report on those that were run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("run", "report"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--dataset", default="camelyon16", choices=(*CORPORA, *real_patches.TABLES))
-    parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
-    parser.add_argument("--draws", type=int, nargs="+", default=[0], help="of the labels, in each cohort")
+    parser.add_argument(
+        "--dataset-seeds",
+        type=int,
+        nargs="+",
+        default=[10, 11, 12, 13, 14],
+        help="of simulated datasets, or of repetitions on real patches",
+    )
+    parser.add_argument(
+        "--subsets", type=int, nargs="+", default=[0], help="random label subsets of each dataset, by number"
+    )
     parser.add_argument(
         "--runs", type=int, nargs="+", default=range(len(RUNS)), help="numbers of `RUNS`; all"
     )
@@ -313,13 +323,15 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a value of params")
     arguments = parser.parse_args()
     if arguments.what == "run":
-        for cohort in arguments.cohorts:
-            for draw in arguments.draws:
-                run_cohort(arguments.folder, arguments.dataset, cohort, draw, arguments.set, arguments.runs)
+        for dataset_seed in arguments.dataset_seeds:
+            for subset in arguments.subsets:
+                run_dataset(
+                    arguments.folder, arguments.dataset, dataset_seed, subset, arguments.set, arguments.runs
+                )
         return
     values = measured(arguments.folder)
     if arguments.values:
-        known = pd.read_csv(arguments.values) if arguments.values.exists() else values.iloc[:0]
+        known = pd.read_csv(arguments.values)[VALUES] if arguments.values.exists() else values.iloc[:0]
         values = pd.concat([known, values]).drop_duplicates(VALUES[:-1], keep="last")
         values = values.sort_values(VALUES[:3], kind="stable")
         values.to_csv(arguments.values, index=False)

@@ -110,7 +110,7 @@ def consistency_steps(arguments: argparse.Namespace) -> dict[str, Callable[[], A
         loss.backward()
         optimizer.step()
 
-    def shared() -> None:
+    def one_trunk() -> None:
         with precision(device):
             features = pair.features(torch.cat([labeled, weak, strong]))
             of_labeled, of_weak, of_strong = features.split([num, len(weak), len(strong)])
@@ -126,7 +126,7 @@ def consistency_steps(arguments: argparse.Namespace) -> dict[str, Callable[[], A
             outputs = torch.cat([student(labeled), student(strong)])
         update(heads[1], outputs, taught)
 
-    return {"one trunk": shared, "two networks": separate}
+    return {"one trunk": one_trunk, "two networks": separate}
 
 
 def batch(arguments: argparse.Namespace, num: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -115,7 +115,7 @@ def read(folder: Path, num_rows: int) -> dict[str, float]:
     del centers, patches
     with steps.step("patches.csv: read"):
         table = read_patches(folder / "patches.csv")
-    with steps.step("a run: draw its labels"):
+    with steps.step("a run: select its labels"):
         chosen = labeled_rows(drawn_by(table, 1), 0.1)
     with steps.step("a run: targets"):
         targets = task_targets(chosen, task_classes(table))

@@ -4,10 +4,10 @@
 
 1. `map_slide` from the file to the map, against the network alone on the same patches, ready in memory as the tensors
    it takes, in the same batches; against the network as it was trained (batch-norms not folded, channels first); and
-   against the plain way, one OpenSlide `read_region` and one pass of the network per patch (some patches, per patch).
+   against patch by patch, one OpenSlide `read_region` and one pass of the network per patch (some patches, per patch).
 2. One pass of the trunk over a whole field and mean pooling over each patch's window, against patch by patch: how far
    apart the probabilities are, and the speed. The two differ because every convolution pads a patch with zeros at its
-   border, where the field goes on. What the two could share exactly is computed from the layers.
+   border, where the field goes on. What both have exactly in common is computed from the layers.
 3. --large: peak resident memory while a slide of 20,000 x 20,000 px is mapped (one 2048-px world, repeated).
 
 Ways take turns; medians, and their ratio. Times are CPU time of one core, what they take on an idle machine; with
@@ -52,7 +52,7 @@ from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan, PatchModels, values_of
 
 WORLD_PX, LARGE_PX = 2048, 20_000
-NUM_PLAIN = 100
+NUM_SINGLE = 100
 CPU = torch.device("cpu")
 CLASSES = ["normal", "tumor"]
 
@@ -135,7 +135,7 @@ def report_times(
     with open_slide(path) as slide:
         grid = Grid(settings.stride_um, slide.mpp, slide.size_yx)
         cells, _ = tissue_cells(slide, grid, settings.tissue_mpp, settings.min_tissue_fraction)
-    some = grid.centers_yx(cells)[np.linspace(0, len(cells) - 1, NUM_PLAIN).astype(int)]
+    some = grid.centers_yx(cells)[np.linspace(0, len(cells) - 1, NUM_SINGLE).astype(int)]
     ways: dict[str, Callable[[], Any]] = {
         "map_slide": lambda: map_slide(path, None, models, settings, device=CPU, workers=workers),
         "bare network": lambda: forward(models.network, last_channels, settings.batch_size),
@@ -240,9 +240,9 @@ def report_fields(
     )
     changed = ((models.values(whole()) > 0.5) != (models.values(single()) > 0.5)).float().mean()
     print(f"  {float(changed):.1%} of the cells change sides of 0.5")
-    shared, saved = exactly_shared(side_px, stride_px)
+    common, saved = exactly_common(side_px, stride_px)
     print(
-        f"  exactly alike are {shared:.0%} of a patch's multiplications; sharing those alone saves {saved:.0%}"
+        f"  exactly alike are {common:.0%} of a patch's multiplications; sharing those alone saves {saved:.0%}"
     )
 
 
@@ -255,12 +255,11 @@ def in_one_pass(network: SharedBackbone, field: torch.Tensor, window: int, step:
     return network.heads[0](features)
 
 
-def exactly_shared(side_px: int, stride_px: int) -> tuple[float, float]:
+def exactly_common(side_px: int, stride_px: int) -> tuple[float, float]:
     """Parts of a patch's multiplications that do not see the padding, and that sharing them with neighbors saves.
 
-    Where the zeros at a patch's border reach is told by means over each layer's kernel of a patch of ones: there, and
-    only there, they fall below 1. All else is computed once for all patches that hold it, (P / stride)^2 of them away
-    from the edge of the tissue.
+    Means over each layer's kernel of a patch of ones fall below 1 where the zeros at the border reach, and only there.
+    All else is computed once for all patches that hold it, (P / stride)^2 of them away from the edge of the tissue.
     """
     trunk: Any = TaskModel(build_encoder(), "linear", 2).encoder.trunk
     shared = total = 0.0
@@ -311,7 +310,9 @@ def report_memory(path: Path, settings: MapPlan, workers: int, threads: int) -> 
     )
     print(f"  peak of resident memory {own:.2f} GiB ({before:.2f} before the slide was opened)")
     if workers:
-        print(f"  largest reading process {largest_worker:.2f} GiB, of which it shares what was there before")
+        print(
+            f"  largest reading process {largest_worker:.2f} GiB, of which part is memory of the parent process"
+        )
 
 
 def map_and_weigh(

@@ -1,4 +1,4 @@
-"""Intervals over independent cohorts, as cells of the tables of `few_labels.py`."""
+"""Intervals over independent datasets, as cells of the tables of `few_labels.py`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ def numbers_in_words(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def difference_cells(of_each: pd.Series, cohorts: Sequence[int], margin: float | None) -> tuple[str, str]:
-    """Mean with its interval, and where that lies, as cells of a table; both empty for fewer than two cohorts.
+def difference_cells(
+    of_each: pd.Series, dataset_seeds: Sequence[int], margin: float | None
+) -> tuple[str, str]:
+    """Mean with its interval, and where that lies, as cells of a table; both empty for fewer than two seeds.
 
     Args:
-        of_each: a difference, by cohort.
-        cohorts: those of the column.
+        of_each: a difference, by dataset seed.
+        dataset_seeds: seeds of the column.
         margin: of non-inferiority; None where there is none.
     """
-    values = of_each[of_each.index.isin(cohorts)].to_numpy()
+    values = of_each[of_each.index.isin(dataset_seeds)].to_numpy()
     if len(values) < 2:
         return "", ""
     mean, low, high = interval(values)
@@ -39,14 +41,14 @@ def gap_closed(table: pd.DataFrame) -> str:
     """Fraction of the gap from a start to all labels that a student closes, with its interval, as a cell of a table.
 
     Args:
-        table: columns start, student and all labels; a row for each cohort that has all three.
+        table: columns start, student and all labels; a row for each dataset with all three values.
     """
     if len(table) < 2:
         return ""
     start, student, all_labels = table.to_numpy(np.float64).T
     fraction, low, high = ratio_of_means(student - start, all_labels - start)
     bounds = "no bounds" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
-    return f"{fraction:.2f} ({bounds}), {len(table)} cohorts" if fraction == fraction else "no gap"
+    return f"{fraction:.2f} ({bounds}), {len(table)} seeds" if fraction == fraction else "no gap"
 
 
 def ratio_of_means(

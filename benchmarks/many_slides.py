@@ -2,7 +2,7 @@
 
     python benchmarks/many_slides.py [--slides 2 20 200] [--slide slide.tif] [--table many_slides.csv]
 
-Two hundred names of one slide (links), 1,000 triples of 64 px at 0.25, 0.5 and 1 µm/px each, no row kept in memory:
+Two hundred names of one slide (links), 1,000 triples of 64 px at 0.25, 0.5 and 1 µm/px each, no row cached in memory:
 CPU milliseconds a triple, one core, batches of 64 in an order of all rows and in the order that a training takes
 (`histo_monai/data/loaders/order.py`). Each way has a process of its own, the ways take turns, medians.
 """

@@ -59,14 +59,22 @@ def _second_looks(real: Path, phantom: Path) -> pd.DataFrame:
     for name, copy in _copies().items():
         copies = [(slide, np.ascontiguousarray(copy(slide))) for slide in slides]
         found = [pair for pair in copies if _bits_apart(*map(tissue_of, pair)) <= MAX_DISTANCE]
-        seen = [fine_correlation(*pair) for pair in found]
-        rows.append({"pairs": name, "found": len(found), "least": min(seen, default=np.nan)})
-        rows[-1]["kept"] = int(sum(one >= MIN_CORRELATION for one in seen))
+        correlations = [fine_correlation(*pair) for pair in found]
+        rows.append({"pairs": name, "found": len(found), "least": min(correlations, default=np.nan)})
+        rows[-1]["accepted"] = int(sum(one >= MIN_CORRELATION for one in correlations))
     near = [pair for pair in itertools.combinations(slides, 2) if _bits_apart(*map(tissue_of, pair)) <= 44]
-    seen = [fine_correlation(*pair) for pair in near]
-    kept = int(sum(one >= MIN_CORRELATION for one in seen))
+    correlations = [fine_correlation(*pair) for pair in near]
+    accepted = int(sum(one >= MIN_CORRELATION for one in correlations))
     return pd.DataFrame(
-        [*rows, {"pairs": "different", "found": len(near), "most": max(seen, default=np.nan), "kept": kept}]
+        [
+            *rows,
+            {
+                "pairs": "different",
+                "found": len(near),
+                "most": max(correlations, default=np.nan),
+                "accepted": accepted,
+            },
+        ]
     )
 
 
@@ -140,16 +148,20 @@ def _squares(path: Path) -> list[Image]:
 
 def _false_alarms(images: list[Image], sources: NDArray[np.object_]) -> dict[str, float]:
     prints = [fingerprint(image) for image in images]
-    seen = np.array([bool(one) for one in prints])
+    has_print = np.array([bool(one) for one in prints])
     some = [one for one in prints if one]
     distance = distances(class_words(some)[0], class_words(some))
-    numbers = pd.factorize(sources[seen])[0]
+    numbers = pd.factorize(sources[has_print])[0]
     upper = np.triu(np.ones_like(distance, dtype=bool), 1)
     other, same = (
         distance[upper & (numbers[:, None] != numbers)],
         distance[upper & (numbers[:, None] == numbers)],
     )
-    result: dict[str, float] = {"images": len(images), "seen": int(seen.sum()), "pairs": len(other)}
+    result: dict[str, float] = {
+        "images": len(images),
+        "with fingerprint": int(has_print.sum()),
+        "pairs": len(other),
+    }
     result |= {f"<={most}": int((other <= most).sum()) for most in DISTANCES}
     result["least"] = int(other.min()) if len(other) else -1
     result["same source, %"] = round(100 * float((same <= MAX_DISTANCE).mean()), 1) if len(same) else np.nan
@@ -159,10 +171,10 @@ def _false_alarms(images: list[Image], sources: NDArray[np.object_]) -> dict[str
 def _hits(images: list[Image]) -> dict[str, float]:
     chosen = np.random.default_rng(0).permutation(len(images))[:NUM_COPIED]
     some = [images[i] for i in chosen if fingerprint(images[i])]
-    return {name: _share_found(some, copy) for name, copy in _copies().items()}
+    return {name: _percent_found(some, copy) for name, copy in _copies().items()}
 
 
-def _share_found(images: list[Image], copy: Callable[[Image], Image]) -> float:
+def _percent_found(images: list[Image], copy: Callable[[Image], Image]) -> float:
     return 100 * float(np.mean([_bits_apart(image, copy(image)) <= MAX_DISTANCE for image in images]))
 
 
@@ -192,10 +204,10 @@ def _jpeg(image: Image, quality: int) -> Image:
     return np.asarray(cv2.imdecode(written, cv2.IMREAD_COLOR), np.uint8)[..., ::-1]
 
 
-def _cut(image: Image, share: float) -> Image:
-    """What a frame that is shifted by a share of its side in both directions has in common with it."""
+def _cut(image: Image, fraction: float) -> Image:
+    """The part that an image has in common with itself shifted by a fraction of its sides."""
     height, width = image.shape[:2]
-    return image[round(share * height) :, round(share * width) :]
+    return image[round(fraction * height) :, round(fraction * width) :]
 
 
 def _turned(image: Image, degrees: float) -> Image:

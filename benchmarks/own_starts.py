@@ -2,7 +2,7 @@
 
     python benchmarks/own_starts.py DIR [--starts pictures outlines ...]    # needs ../shared/real, which is only read
 
-pictures: labeled pictures of three classes in a zip. outlines: regions of two classes, drawn on five slides.
+pictures: labeled pictures of three classes in a zip. outlines: regions of two classes, outlined on five slides.
 slides: two classes of whole slides, and no labeled patch. both: outlines, and labeled squares in patches.csv. scores:
 squares with a score. After `outlines` a second round with ten more labels, by `histo-monai dvc`: `features` encodes the
 ten patches, and `heatmap` maps all slides again. With `--networks` networks are trained.
@@ -138,7 +138,7 @@ def _known(slides: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 
 def _fields(slide_id: str, path: Path, mpp: str) -> pd.DataFrame:
-    """Squares full of tissue: the darkest are `dense`, the lightest `pale`; `rank` 0 is the plainest of its class."""
+    """Squares full of tissue: the darkest are `dense`, the lightest `pale`; `rank` 0 is the clearest of its class."""
     with open_slide(path, float(mpp) if mpp else None) as slide:
         thumbnail = slide.thumbnail(8.0)
         scale = 8.0 / slide.mpp

@@ -4,7 +4,7 @@
 
 params/paper.yaml as it is (256 px, 64 samples a step, 0.25 to 2 µm/px), except: the slides are simulated and few, the
 training is one epoch of one batch, and MoCo's queue is no larger than that batch. Memory is the peak resident set of
-the stage's process, its children not counted; on a CPU, of which HISTO_MONAI_CPUS says how much.
+the stage's process, its children not counted. Stages run on HISTO_MONAI_CPUS cores.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def smallest(tree: Any, dataset: str) -> Any:
 
 
 def measured(stage: list[str], folder: Path) -> tuple[float, float]:
-    """Seconds and peak GiB of a stage; what it says is shown where it fails."""
+    """Seconds and peak GiB of a stage; its output is printed when it fails."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     start = time.perf_counter()
     with (folder / "log.txt").open("w") as log:

@@ -69,7 +69,7 @@ def measure(
     rng = np.random.default_rng(0)
     with open_slide(path, mpp=mpp) as slide:
         rounds = [random_boxes(rng, slide, mpps, num_triples) for _ in range(num_rounds + 1)]
-        plain = [[native_region(slide, box) for box in boxes] for boxes in rounds]
+        native = [[native_region(slide, box) for box in boxes] for boxes in rounds]
     times: dict[str, list[float]] = {name: [] for name in (*WAYS, COLD)}
     context = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:
@@ -83,7 +83,7 @@ def measure(
             names = [*WAYS, COLD]
             first = number % len(names)
             for name in names[first:] + names[:first]:  # Each way goes first equally often.
-                what = plain[number] if name in (OPENSLIDE, BARE) else boxes
+                what = native[number] if name in (OPENSLIDE, BARE) else boxes
                 if name == COLD:
                     with context.Pool(1, pin_to_one_core, (path, mpp)) as fresh:
                         seconds = fresh.apply(WAYS[READ_MANY], (what,))
@@ -156,7 +156,7 @@ WAYS: dict[str, Callable[[Any], float]] = {
 
 
 def native_region(slide: Slide, box: Box) -> Region:
-    """Level-0 corner (x, y), level and side of the pixels that hold a box, as plain calls take them."""
+    """Level-0 corner (x, y), level and side of the pixels that hold a box, as OpenSlide takes them."""
     level = choose_level(slide.level_mpps, box.mpp)
     half = box.side_um / slide.mpp / 2
     corner_xy = (int(box.center_yx[1] - half), int(box.center_yx[0] - half))

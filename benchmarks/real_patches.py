@@ -1,4 +1,4 @@
-"""Real labeled patches as `own`, for few_labels.py: who is trained on and who is tested is drawn anew in each cohort.
+"""Real labeled patches as `own`, for few_labels.py: training and test patients depend on the dataset seed.
 
 `idc`: breast, invasive ductal carcinoma or not, two patients; trained on one and tested on the other, in turn.
 `lung`: three tissues; 60, 15 and 25 % of the sources of each are trained on, validated on and tested on. Encoders are
@@ -32,7 +32,7 @@ CHANGES = {"idc": ["labels.own.validation_within_patients=true"], "lung": []}
 """Of params."""
 
 
-def lay_out(place: Path, dataset: str, cohort: int, real: Path) -> None:
+def lay_out(place: Path, dataset: str, dataset_seed: int, real: Path) -> None:
     """Write data/raw/own of `place`: slides.csv, patches.csv and a link to the zip."""
     folder = place / "data" / "raw" / "own"
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,10 +44,10 @@ def lay_out(place: Path, dataset: str, cohort: int, real: Path) -> None:
         patches = pd.read_csv(io.BytesIO(opened.read(table)), dtype={"patient_id": str})
     if dataset == "idc":
         patches["path"] = archive + "/" + patches["path"]
-        tested = sorted(patches["patient_id"].unique())[1 - cohort % 2]
+        tested = sorted(patches["patient_id"].unique())[1 - dataset_seed % 2]
         patches["split"] = np.where(patches["patient_id"] == tested, "test", "")
     else:
-        patches["split"] = _splits(patches, cohort)
+        patches["split"] = _splits(patches, dataset_seed)
     patches.to_csv(folder / "patches.csv", index=False)
     link = folder / archive
     link.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ def lay_out(place: Path, dataset: str, cohort: int, real: Path) -> None:
 
 
 def _splits(patches: pd.DataFrame, seed: int) -> pd.Series:
-    """Of each row; sources of a class are drawn apart from those of others."""
+    """Of each row; sources of each class are split by themselves."""
     random = np.random.default_rng(seed)
     split_of: dict[str, str] = {}
     for _, part in patches.groupby("label", sort=True):

@@ -1,7 +1,7 @@
 """The test slides of a simulated Camelyon16 once more, from one other laboratory and scanner, for few_labels.py.
 
-    python benchmarks/few_labels.py run DIR --dataset camelyon16 --draws 0 1 2 --runs 0
-    python benchmarks/stain_shift.py DIR --draws 0 1 2
+    python benchmarks/few_labels.py run DIR --dataset camelyon16 --subsets 0 1 2 --runs 0
+    python benchmarks/stain_shift.py DIR --subsets 0 1 2
     python benchmarks/few_labels.py report DIR    # a dataset more: camelyon16_shifted
 
 Tissue, lesions and the squares that are tested on stay what they are, and so do the models; what changes is how the
@@ -62,43 +62,46 @@ def write_slide(path: Path, spec: SlideSpec) -> None:
     world, _ = make_world(spec)
     world = replace(world, style=other_laboratory(world.style))
     strips = render_strips(world, spec.side_px, spec.side_px)
-    path.unlink(missing_ok=True)  # it is linked to the cohort's own
+    path.unlink(missing_ok=True)  # it is linked to the dataset's own
     write_pyramid(path, strips, (spec.side_px, spec.side_px), mpp=spec.mpp, quality=world.style.jpeg_quality)
 
 
-def shift_cohort(folder: Path, cohort: int, draws: Sequence[int], processes: int) -> None:
-    """Evaluate the models of a cohort that few_labels.py has run on its test slides as they look there."""
-    place, shifted = folder / f"{DATASET}-{cohort}", folder / f"{SHIFTED}-{cohort}"
+def shift_dataset(folder: Path, dataset_seed: int, subsets: Sequence[int], processes: int) -> None:
+    """Evaluate the models that few_labels.py trained on a dataset, on its test slides from the other laboratory."""
+    place, shifted = folder / f"{DATASET}-{dataset_seed}", folder / f"{SHIFTED}-{dataset_seed}"
     shutil.rmtree(shifted, ignore_errors=True)
     shutil.copytree(place / "data", shifted / "data", copy_function=os.link)  # nothing is written into a file
     tree = few_labels.write_params(
-        shifted, DATASET, cohort, [f"training_seeds={[few_labels.seed_of(cohort, draw) for draw in draws]}"]
+        shifted,
+        DATASET,
+        dataset_seed,
+        [f"training_seeds={[few_labels.seed_of(dataset_seed, subset) for subset in subsets]}"],
     )
     names = ("seed", "num_slides", "num_test_slides", "slide_side_px", "slide_mpp")
     specs = slide_specs(*(tree["phantom"][name] for name in names))
     slides = shifted / "data/phantom" / DATASET
     jobs = [(write_slide, (slides / path, spec)) for path, spec in specs.items() if path.startswith(TEST)]
-    run_jobs(jobs, processes, f"cohort {cohort}")
-    for draw, number in itertools.product(draws, FEW_LABELS):
-        few_labels.evaluate(folder, SHIFTED, DATASET, cohort, draw, number)
+    run_jobs(jobs, processes, f"dataset seed {dataset_seed}")
+    for subset, number in itertools.product(subsets, FEW_LABELS):
+        few_labels.evaluate(folder, SHIFTED, DATASET, dataset_seed, subset, number)
 
 
 def main() -> None:
-    """Shift the test slides of cohorts."""
+    """Shift the test slides of simulated datasets."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 11, 12, 13, 14])
+    parser.add_argument("--dataset-seeds", type=int, nargs="+", default=[10, 11, 12, 13, 14])
     parser.add_argument(
-        "--draws",
+        "--subsets",
         type=int,
         nargs="+",
         default=[1],
-        help="of the labels; runs with all labels replace those of draw 0",
+        help="random label subsets by number; runs with all labels replace those of subset 0",
     )
     parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
-    for cohort in arguments.cohorts:
-        shift_cohort(arguments.folder, cohort, arguments.draws, arguments.processes)
+    for dataset_seed in arguments.dataset_seeds:
+        shift_dataset(arguments.folder, dataset_seed, arguments.subsets, arguments.processes)
 
 
 if __name__ == "__main__":

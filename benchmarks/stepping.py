@@ -40,7 +40,7 @@ from histo_monai.utils.randomness import Step
 SLIDE_PX = 4096
 MPPS = (0.25, 0.5, 1.0)
 MU = 7
-NUM_KEPT = 4
+NUM_CACHED = 4
 """Batches of unlabeled patches in the epoch of those steps that read none anew."""
 CLASSES = ["normal", "tumor"]
 UNTRAINED = ("random", "pretrained")
@@ -93,7 +93,7 @@ class Stepping:
 
 
 def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
-    """Of a pretext; no pixel is kept, so that every step reads its own."""
+    """Of a pretext; no pixel is cached, so that every step reads its own."""
     device = size.device
     slides = pd.DataFrame({"slide_id": ["a"], "path": [str(path)], "mpp": [MPPS[0]]})
     centers = _places(max(1024, 2 * size.batch_size), 2 * size.patch_px)
@@ -142,10 +142,10 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
     )
 
 
-def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_read: int) -> Stepping:
+def student_stepping(path: Path, name: str, size: Size, *, is_cached: bool, num_read: int) -> Stepping:
     """Of a semi-supervised method; its patches were read by an epoch before, or `num_read` batches are read anew."""
     scores, device = name == "rankup", size.device
-    num = (NUM_KEPT if is_kept else num_read) * size.batch_size * MU
+    num = (NUM_CACHED if is_cached else num_read) * size.batch_size * MU
     table = _labels(path, num, size.patch_px, scores)
     reading = PatchReading(size.patch_px, None if scores else CLASSES, workers=size.workers, device=device)
     task = Task(reading.classes, patch_px=size.patch_px, device=device)
@@ -159,14 +159,14 @@ def student_stepping(path: Path, name: str, size: Size, *, is_kept: bool, num_re
         recipe=PARAMS.student_recipe(name, task.kind),
         settings=PARAMS.consistency.methods[name],
     )
-    rows_of_labels = table.head(NUM_KEPT * size.batch_size).reset_index(drop=True)
+    rows_of_labels = table.head(NUM_CACHED * size.batch_size).reset_index(drop=True)
     labeled, unlabeled = two_streams(reading, rows_of_labels, table, size.batch_size, mu=MU, seed=0)
     pairs = _endless(SideBySide(labeled.loader, unlabeled.loader))
     with decoded() as tiles:  # here: reading processes count for themselves
         reading.dataset(rows_of_labels).__getitems__(list(range(size.batch_size)))
         reading.dataset(table).__getitems__(list(range(size.batch_size * MU)))
     (patches, rows), (others, other_rows) = next(pairs)
-    for _ in range(NUM_KEPT if is_kept else 0):
+    for _ in range(NUM_CACHED if is_cached else 0):
         next(pairs)
     to_device(method.network, device)
     optimizer = method.optimizer(SCHEDULE)

@@ -1,4 +1,4 @@
-"""What parts of `python -m benchmarks` share: ways that take turns, and a row of the table for each thing measured."""
+"""Alternating timers of the parts of `python -m benchmarks`, and the row of a table for each thing measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Row:
         peer_is: what that is.
         limit: of the least that must be done; empty where nobody knows.
         limit_is: what that is.
-        per: how many of `unit` a value is for, so that times are told by one.
+        per: how many of `unit` a value is for, so that times are per unit.
         unit: of the work.
         parts: of `ours`, by name, by themselves: seconds, one value a round.
         counts: what the work is, counted and not timed, by name.
@@ -48,8 +48,8 @@ class Row:
     parts: dict[str, list[float]] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
 
-    def tell(self) -> None:
-        """One line of JSON, to whoever runs the part."""
+    def write(self) -> None:
+        """Print the row as one line of JSON for the program that runs the part."""
         print(json.dumps(asdict(self)), flush=True)
 
 
@@ -102,7 +102,7 @@ def note(words: str) -> None:
 
 
 class DeviceClock:
-    """Seconds since something: between two calls, what CUDA's events say on a GPU, else the wall's clock.
+    """Seconds since something: between two calls, the time of CUDA's events on a GPU, else the wall's clock.
 
     A call waits for the GPU, so that work which is still under way counts.
 
@@ -144,7 +144,7 @@ def asked() -> argparse.Namespace:
 
 
 def is_time_up(what: str) -> bool:
-    """Whether the part has used up its `--seconds`; then says that `what` is left out."""
+    """Whether the part has used up its `--seconds`; then notes that `what` is left out."""
     seconds = asked().seconds
     if seconds is None or time.monotonic() - _STARTED < seconds:
         return False

@@ -1,6 +1,6 @@
-"""The few-labels grid at 128 px, small, then every stage of whole slides in its first cohort: a row for each.
+"""The few-labels grid at 128 px, small, then every stage of whole slides in its first dataset: a row for each.
 
-Cohorts run beside each other, those of `few_labels.py`, in params of this file; `--quick` has 32 px and a few steps.
+Simulated datasets of `few_labels.py` run at the same time, with params of this file. `--quick` has 32 px and few steps.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from turns import OURS, asked, is_time_up, row_of
 
 DATASET, METHOD, STUDENT = "camelyon16", "rsp_moco", "spatial_neighbors"
 FIRST = 10
-"""Number of the first cohort; params.yaml was chosen on others."""
-NUM_COHORTS = 2
+"""Seed of the first simulated dataset; params.yaml was chosen on others."""
+NUM_DATASETS = 2
 STAGES = ("heatmap", "aggregate", "features", "mil")
 SMALL: dict[str, Any] = {
     "patch_px": 128,
@@ -64,8 +64,8 @@ SMALLEST: dict[str, Any] = {
 def main() -> None:
     options = asked()
     params = SMALLEST if options.quick else SMALL
-    each = max(1, len(os.sched_getaffinity(0)) // NUM_COHORTS)
-    share = {"HISTO_MONAI_CPUS": str(each), "HISTO_MONAI_WORKERS": str(each - 1)}
+    each = max(1, len(os.sched_getaffinity(0)) // NUM_DATASETS)
+    cpus = {"HISTO_MONAI_CPUS": str(each), "HISTO_MONAI_WORKERS": str(each - 1)}
     changes = [
         word
         for key, value in params.items()
@@ -75,28 +75,28 @@ def main() -> None:
         folder, start = Path(name), time.perf_counter()
         grid = [sys.executable, str(ROOT / "benchmarks/few_labels.py")]
         running = {
-            cohort: subprocess.Popen(
+            dataset_seed: subprocess.Popen(
                 [
                     *grid,
                     "run",
                     name,
                     "--dataset",
                     DATASET,
-                    "--cohorts",
-                    str(cohort),
+                    "--dataset-seeds",
+                    str(dataset_seed),
                     "--runs",
                     "0",
                     *changes,
                 ],
-                env=os.environ | share,
+                env=os.environ | cpus,
                 stdout=sys.stderr,
             )
-            for cohort in range(FIRST, FIRST + NUM_COHORTS)
+            for dataset_seed in range(FIRST, FIRST + NUM_DATASETS)
         }
-        bad = [cohort for cohort, process in running.items() if process.wait()]
+        bad = [dataset_seed for dataset_seed, process in running.items() if process.wait()]
         if bad:
             raise SystemExit(_end_of(folder / f"{DATASET}-{bad[0]}/log"))
-        write_row(f"few labels, {params['patch_px']} px, {NUM_COHORTS} cohorts beside each other", start)
+        write_row(f"few labels, {params['patch_px']} px, {NUM_DATASETS} datasets at the same time", start)
         report = subprocess.run([*grid, "report", name], capture_output=True, text=True, check=True).stdout
         print(report, file=sys.stderr)
         place = folder / f"{DATASET}-{FIRST}"
@@ -139,7 +139,7 @@ def run_stage(place: Path, stage: str) -> None:
 
 def write_row(what: str, start: float) -> None:
     """A row of seconds since `start`, start of processes and imports with it."""
-    row_of(what, {OURS: [time.perf_counter() - start]}, clock="wall").tell()
+    row_of(what, {OURS: [time.perf_counter() - start]}, clock="wall").write()
 
 
 def _end_of(log: Path) -> str:

@@ -41,7 +41,7 @@ def main() -> None:
         for name in taught()[:num_methods]:
             if not is_time_up(f"compiled step of {name}"):
                 size = Size(patch_px, 2 if options.quick else 8 if name == OF_PAPER else 16, device, 0)
-                step = student_stepping(path, name, size, is_kept=True, num_read=0)
+                step = student_stepping(path, name, size, is_cached=True, num_read=0)
                 compare(f"{name}, {size.batch_size} labeled, mu {MU}", step, size, rounds)
 
 
@@ -59,7 +59,7 @@ def compare(what: str, step: Stepping, size: Size, rounds: int) -> None:
     row_of(
         f"network of a step of {what}, {size.patch_px} px", times, clock=clock.name, per=size.batch_size,
         unit="sample", peer_is="encoders by torch.compile",
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
     torch._dynamo.reset()
     gc.collect()
 

@@ -101,7 +101,7 @@ def tile_row(path: Path, device: torch.device, options: argparse.Namespace, core
     row_of(
         f"tiles of 256 px decoded, {cores} cores", times, clock="wall", peer_is="cuCIM in a thread a core",
         per=len(places), unit="tile",
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
 def map_row(path: Path, device: torch.device, options: argparse.Namespace, cores: int) -> None:
@@ -137,7 +137,7 @@ def map_row(path: Path, device: torch.device, options: argparse.Namespace, cores
         f"map of {WORLD_PX * times_px}² px, {num} patches of {patch_px} px, {cores} cores; off by {off:.1e}",
         times, clock=clock.name, peer_is="the CPU decodes", limit_is="the network alone on a batch that is ready",
         per=num, unit="patch", counts={"largest_difference": off},
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
 def timed_steps(
@@ -164,7 +164,7 @@ def step_row(path: Path, name: str, device: torch.device, options: argparse.Name
     row_of(
         f"step of {name}, {patch_px} px, {num} samples, {cores} cores", times, clock=DeviceClock(device).name,
         peer_is=f"{options.workers} processes decode", limit_is=LIMIT_IS, per=num, unit="sample",
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan
 
-NUM_PLAIN = 100
+NUM_SINGLE = 100
 WORLD_PX = 2048
 
 
@@ -51,7 +51,7 @@ def map_row(path: Path, plan: MapPlan, rounds: int) -> None:
     models = patch_models(model)
     grid, cells, patches = read_all(path, plan)
     ready = patches.contiguous(memory_format=torch.channels_last)
-    some = grid.centers_yx(cells)[np.linspace(0, len(cells) - 1, NUM_PLAIN).astype(int)]
+    some = grid.centers_yx(cells)[np.linspace(0, len(cells) - 1, NUM_SINGLE).astype(int)]
     times = take_turns(
         {
             OURS: lambda: map_slide(path, None, models, plan, device=CPU, workers=0),
@@ -60,12 +60,12 @@ def map_row(path: Path, plan: MapPlan, rounds: int) -> None:
         },
         rounds,
     )
-    times[PEER] = [seconds * len(cells) / NUM_PLAIN for seconds in times[PEER]]
+    times[PEER] = [seconds * len(cells) / NUM_SINGLE for seconds in times[PEER]]
     row_of(
         f"map of a slide, {plan.patch_px} px, half overlap", times,
         peer_is="one read_region of OpenSlide and one pass a patch", limit_is="the folded network on ready patches",
         per=len(cells), unit="patch",
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
 def gigapixel_row() -> None:
@@ -102,7 +102,7 @@ def gigapixel_row() -> None:
             clock=clock.name,
             limit_is="the folded network on a batch that is ready", per=num, unit="patch",
             counts={"file_bytes": float(path.stat().st_size), "patches": float(num)},
-        ).tell()  # fmt: skip
+        ).write()  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def main() -> None:
             f"tissue mask of {SIDE_PX} x {SIDE_PX} px at {MPP:g} µm/px, file to mask", times,
             peer_is="OpenSlide's thumbnail, Otsu of saturation and closing by scikit-image",
             limit_is="cuCIM, the level that is looked at, no mask", unit="slide",
-        ).tell()  # fmt: skip
+        ).write()  # fmt: skip
 
 
 def ours(path: Path) -> np.ndarray:

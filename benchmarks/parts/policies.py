@@ -50,7 +50,7 @@ def main() -> None:
                 peer_is="albumentations 2.0.8 with scikit-image's HED" if PEER in ways else "",
                 limit_is="the same pixels as float32", per=num, unit="image",
                 clock="cpu" if device.type == "cpu" else "device",
-            ).tell()  # fmt: skip
+            ).write()  # fmt: skip
 
 
 def as_floats(batch: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,7 @@ def main() -> None:
                 "step of rsp": partial(_step, pretext_stepping, path, "rsp", size),
                 "step of moco": partial(_step, pretext_stepping, path, "moco", size),
                 "step of neighbors": partial(
-                    _step, student_stepping, path, "spatial_neighbors", of_student, is_kept=True, num_read=1
+                    _step, student_stepping, path, "spatial_neighbors", of_student, is_cached=True, num_read=1
                 ),
                 "network of a map": partial(mapping, patch_px, num),
             }
@@ -63,7 +63,7 @@ def compare(what: str, rounds: int, made: Callable[[], Callable[[], object]]) ->
         os.environ["HISTO_MONAI_PRECISION"] = asked
         ways[name] = in_precision(asked, made())
     times = take_turns(ways, rounds)
-    row_of(f"{what}, bfloat16", times, peer_is="float32").tell()
+    row_of(f"{what}, bfloat16", times, peer_is="float32").write()
 
 
 def in_precision(asked: str, call: Callable[[], object]) -> Callable[[], object]:

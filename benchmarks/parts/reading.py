@@ -29,24 +29,24 @@ def main() -> None:
     triples, rounds = (32, 3) if is_quick() else (64, 9)
     with tempfile.TemporaryDirectory() as folder:
         path = make_slide(Path(folder) / "synthetic.tif", 4096 if is_quick() else 8192)
-        tell(path, "synthetic, own levels", None, triples, rounds)
+        write_rows(path, "synthetic, own levels", None, triples, rounds)
         on_all_cores(path, triples, rounds)
     for name, mpps in SLIDES:
         if (REAL / name).exists() and not (is_quick() and mpps is None):
-            told = "own levels" if mpps is None else ", ".join(f"{mpp:g}" for mpp in mpps) + " µm/px"
-            tell(REAL / name, f"{name.partition('-')[0]}, {told}", mpps, triples, rounds)
+            levels = "own levels" if mpps is None else ", ".join(f"{mpp:g}" for mpp in mpps) + " µm/px"
+            write_rows(REAL / name, f"{name.partition('-')[0]}, {levels}", mpps, triples, rounds)
 
 
-def tell(path: Path, name: str, mpps: list[float] | None, triples: int, rounds: int) -> None:
-    """Warm and cold."""
+def write_rows(path: Path, name: str, mpps: list[float] | None, triples: int, rounds: int) -> None:
+    """Write a row with a warm cache and one with a cold cache."""
     with open_slide(path) as slide:
         mpps = mpps or [slide.mpp * factor for factor in (1, 2, 4)]
     times = measure(path, None, mpps, triples, rounds)
-    for way, told in ((READ_MANY, "warm"), (COLD, "cold")):
+    for way, cache in ((READ_MANY, "warm"), (COLD, "cold")):
         Row(
-            f"triples of {SIDE_PX} px, {name}, {told}",
+            f"triples of {SIDE_PX} px, {name}, {cache}",
             "cpu", times[way], times[OPENSLIDE], PEER_IS, times[BARE], LIMIT_IS, unit="patch",
-        ).tell()  # fmt: skip
+        ).write()  # fmt: skip
 
 
 def on_all_cores(path: Path, triples: int, rounds: int) -> None:
@@ -69,7 +69,7 @@ def on_all_cores(path: Path, triples: int, rounds: int) -> None:
     row_of(
         f"triples of {SIDE_PX} px, synthetic, {cores} cores", times, clock="wall",
         peer_is="one thread", limit_is=f"a {cores}th of one thread's time", per=len(boxes), unit="patch",
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
 if __name__ == "__main__":

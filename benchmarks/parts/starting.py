@@ -22,7 +22,7 @@ def main() -> None:
     times = take_turns(ways, rounds, time.perf_counter)
     row_of(
         "histo-monai --help", times, clock="wall", peer_is="import torch", limit_is="python -c pass"
-    ).tell()
+    ).write()
     dvc = [str(Path(sys.executable).parent / "dvc")]
     status = subprocess.run([*dvc, "status", "--quiet"], capture_output=True, check=False)
     if status.returncode:
@@ -30,7 +30,7 @@ def main() -> None:
         return
     ways = {OURS: partial(run, [*dvc, "repro"]), LIMIT: partial(run, [*dvc, "status"])}
     times = take_turns(ways, 1 if is_quick() else 3, time.perf_counter)
-    row_of("dvc repro with nothing to do", times, clock="wall", limit_is="dvc status").tell()
+    row_of("dvc repro with nothing to do", times, clock="wall", limit_is="dvc status").write()
 
 
 def call(*arguments: str) -> Callable[[], None]:

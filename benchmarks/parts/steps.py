@@ -45,7 +45,7 @@ FEW_ROUNDS = 9
 FEW_STEPS = 8
 """Of a turn of a student whose patches were read before."""
 OF_PAPER = "paper"
-"""The student that trains as `consistency.paper` says; the others have the recipe's batches."""
+"""The student with the batches of `consistency.paper`; the others have the recipe's batches."""
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
             num = 8 if options.quick or name != OF_PAPER else 16
             student_row(path, name, Size(64, num, device, 0), rounds)
         if not options.quick:
-            student_row(path, OF_PAPER, Size(64, 16, device, 0), rounds, is_kept=False)
+            student_row(path, OF_PAPER, Size(64, 16, device, 0), rounds, is_cached=False)
             student_row(path, OF_PAPER, Size(256, 4, device, 0), FEW_ROUNDS)
 
 
@@ -103,14 +103,14 @@ def timed(
     rounds: int,
     peer: Callable[[], object] | None = None,
     *,
-    is_kept: bool = False,
+    is_cached: bool = False,
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Seconds of a step, `OURS`, `LIMIT` and `PEER` where there is one; and of its augmentation and reading alone.
 
     Where processes read, a turn is many steps, after what they had ready is taken: they go on reading while others have
-    their turn. Where patches are kept there is less to take, and a few steps will do.
+    their turn. Cached patches need less reading, and few steps suffice.
     """
-    num = max(1, min(2 * size.workers, FEW_STEPS) if is_kept else 2 * size.workers)
+    num = max(1, min(2 * size.workers, FEW_STEPS) if is_cached else 2 * size.workers)
 
     def many(call: Callable[[], object]) -> Callable[[], object]:
         return lambda: [call() for _ in range(num)]
@@ -134,24 +134,24 @@ def pretext_row(path: Path, name: str, size: Size, rounds: int) -> None:
         f"step of {name}, {size.patch_px} px, {size.batch_size} samples", times, clock=DeviceClock(size.device).name,
         limit_is=LIMIT_IS, per=size.batch_size, unit="sample", parts=parts,
         counts={**step.counts(), "steps_of_epoch": steps, "steps_of_run": steps * (settings.epochs if settings else 0)},
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
-def student_row(path: Path, name: str, size: Size, rounds: int, *, is_kept: bool = True) -> None:
+def student_row(path: Path, name: str, size: Size, rounds: int, *, is_cached: bool = True) -> None:
     """Of one semi-supervised method, mu 7, patches read by an epoch before; of `paper` also the literal one."""
-    step = student_stepping(path, name, size, is_kept=is_kept, num_read=2 * (rounds + 2))
+    step = student_stepping(path, name, size, is_cached=is_cached, num_read=2 * (rounds + 2))
     peer_is, peer = "", None
-    if name == OF_PAPER and is_kept and size.patch_px == 64 and size.device.type == "cpu":
+    if name == OF_PAPER and is_cached and size.patch_px == 64 and size.device.type == "cpu":
         peer_is = "three passes, gradients through the frozen trunk, teacher apart"
         peer = literal_way(step)
-    times, parts = timed(step, size, rounds, peer, is_kept=is_kept)
-    read = "" if is_kept else ", read anew"
+    times, parts = timed(step, size, rounds, peer, is_cached=is_cached)
+    read = "" if is_cached else ", read anew"
     steps, epochs = of_run(name)
     row_of(
         f"step of {name}, {size.patch_px} px, {size.batch_size} labeled, mu {MU}{read}", times,
         clock=DeviceClock(size.device).name, limit_is=LIMIT_IS, peer_is=peer_is, parts=parts,
         counts={**step.counts(), "steps_of_epoch": steps, "steps_of_run": steps * epochs},
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
 def of_run(name: str) -> tuple[int, int]:

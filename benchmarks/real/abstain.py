@@ -16,14 +16,14 @@ from histo_monai.finetuning.heads.settings import SelectionSettings
 from histo_monai.utils.process.products import product
 
 from .doubtful import Trial, held_out
-from .figures import REPLICATES, SEED, Replicates, draw_weights, estimate
+from .figures import REPLICATES, SEED, Replicates, estimate, subset_weights
 from .tasks import read_patches, split_rows, targets_of
 
 RATES = (0.1, 0.2)
 
 
 class Fitted(NamedTuple):
-    """A head, seen by its labels and by left-out patients.
+    """Predictions of a head for its labels and for left-out patients.
 
     Attributes:
         probabilities: of the labels, by heads without the patient; Shape (n, K).
@@ -40,10 +40,10 @@ class Fitted(NamedTuple):
     tested: NDArray
 
 
-def fitted(trial: Trial, fold: int, draw: int, budget: int) -> Fitted:
+def fitted(trial: Trial, fold: int, subset: int, budget: int) -> Fitted:
     """Heads of one fold, as `finetune` fits them."""
     patches = read_patches(trial.real, trial.task)
-    split = split_rows(trial.task, patches, fold, draw, budget)
+    split = split_rows(trial.task, patches, fold, subset, budget)
     features = trial.source.features(trial.real, trial.cache, trial.task, fold)
     targets = targets_of(trial.task, patches)[split.labeled]
     owners = dependence_groups(patches).astype(str)
@@ -52,8 +52,8 @@ def fitted(trial: Trial, fold: int, draw: int, budget: int) -> Fitted:
         return {name: every[rows] for name, every in features.items()}
 
     labels = Labels(targets, owners[split.labeled], len(trial.task.classes or ()))
-    probabilities = held_out(of(split.labeled), labels, of(split.unlabeled), owners[split.unlabeled], draw)
-    head = select_head(of(split.labeled), labels, of(split.unlabeled), SelectionSettings(), draw)
+    probabilities = held_out(of(split.labeled), labels, of(split.unlabeled), owners[split.unlabeled], subset)
+    head = select_head(of(split.labeled), labels, of(split.unlabeled), SelectionSettings(), subset)
     return Fitted(probabilities, targets, labels.patients, split.tested, head.predict(of(split.tested)))
 
 
@@ -83,18 +83,20 @@ def weighted(scores: NDArray, patients: NDArray, rate: float) -> float:
 THRESHOLDS = {"patients alike": weighted, "labels alike": unweighted, "for a new patient": per_patient}
 
 
-def table(trial: Trial, budgets: Sequence[int], draws: Sequence[int]) -> Iterator[str]:
+def table(trial: Trial, budgets: Sequence[int], subsets: Sequence[int]) -> Iterator[str]:
     """Rows of a table: coverage, single answers, their accuracy and that of all, with intervals."""
     patches = read_patches(trial.real, trial.task)
     owners, targets = dependence_groups(patches).astype(str), targets_of(trial.task, patches)
     yield "| labels | error rate | limit | coverage | single answers | their accuracy | accuracy of all |"
     yield "|" + "---|" * 7
     for budget in budgets:
-        of_draws = [[fitted(trial, f, draw, budget) for f in range(trial.task.num_folds)] for draw in draws]
+        of_subsets = [
+            [fitted(trial, f, subset, budget) for f in range(trial.task.num_folds)] for subset in subsets
+        ]
         for rate in RATES:
             for name, threshold in THRESHOLDS.items():
                 flags = []
-                for heads in of_draws:
+                for heads in of_subsets:
                     columns = np.zeros((len(targets), 4))
                     for head in heads:
                         scores = label_scores(head.probabilities, head.targets)
@@ -118,7 +120,7 @@ def _estimates(flags: Sequence[NDArray[np.float64]], owners: NDArray) -> list[st
     groups, num = resampling.group_of_row, resampling.num_groups
     sizes = np.bincount(groups, minlength=num)
     means = [np.stack([np.bincount(groups, column, num) / sizes for column in of.T]) for of in flags]
-    weights = draw_weights(len(flags))
+    weights = subset_weights(len(flags))
     found = []
     for above, below in ((0, None), (1, None), (2, 1), (3, None)):
 

@@ -85,11 +85,11 @@ class Task:
         self.num_slides = len(simulated.diagnoses)
         self.test = np.flatnonzero(simulated.slides >= NUM_SLIDES)
 
-    def subset(self, draw: int, number: int = NUM_LABELS) -> NDArray[np.intp]:
+    def subset(self, seed: int, number: int = NUM_LABELS) -> NDArray[np.intp]:
         """Random training patches with at least one of tumor."""
         known = np.flatnonzero(self.simulated.slides < NUM_SLIDES)
         for attempt in range(1000):
-            some = generator(draw, "labels", attempt).choice(known, number, replace=False)
+            some = generator(seed, "labels", attempt).choice(known, number, replace=False)
             if 0 < self.targets[some].sum() < number:
                 return some
         raise ValueError("no tumor")
@@ -164,11 +164,11 @@ def _others(task: Task, labeled: NDArray, slides: NDArray) -> NDArray[np.intp]:
     return np.setdiff1d(own, labeled)
 
 
-def patch_figures(task: Task, draws: Sequence[int]) -> dict[str, dict[str, float]]:
+def patch_figures(task: Task, subsets: Sequence[int]) -> dict[str, dict[str, float]]:
     """Model -> metric -> mean over label subsets."""
     teaching = np.arange(NUM_SLIDES)
-    given = {draw: task.subset(draw) for draw in draws}
-    more = {draw: task.subset(draw, NUM_LABELS + NUM_SLIDES) for draw in draws}
+    given = {subset: task.subset(subset) for subset in subsets}
+    more = {subset: task.subset(subset, NUM_LABELS + NUM_SLIDES) for subset in subsets}
     models = {
         "60 patches, class means": [class_means(task, some, teaching) for some in given.values()],
         "60 patches, selected head": [selected(task, some, teaching) for some in given.values()],
@@ -197,12 +197,15 @@ def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
 class _Bags(Bags):
     def __init__(self, simulated: Simulated) -> None:
         raw, names = simulated.features[WHOLE], range(len(simulated.diagnoses))
-        self._kept = [torch.from_numpy(raw[simulated.slides == k]) for k in names]
-        self.sizes, self.num_features = [len(bag) for bag in self._kept], raw.shape[1]
-        self.paths = [Path()] * len(self._kept)
+        self._features = [torch.from_numpy(raw[simulated.slides == k]) for k in names]
+        self.sizes, self.num_features = [len(bag) for bag in self._features], raw.shape[1]
+        self.paths = [Path()] * len(self._features)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self._features[index]
 
 
-def slide_figures(task: Task, draws: Sequence[int]) -> dict[str, dict[str, float]]:
+def slide_figures(task: Task, subsets: Sequence[int]) -> dict[str, dict[str, float]]:
     """Model -> slide AUC."""
     bags, labels = _Bags(task.simulated), task.simulated.diagnoses.astype(np.int64)
     teaching, names = np.arange(NUM_SLIDES), ("mean", "mean_and_sd")
@@ -220,7 +223,7 @@ def slide_figures(task: Task, draws: Sequence[int]) -> dict[str, dict[str, float
         scores[title] = [_difference(logits.numpy())]
     scores["linear, top patches"] = [_pooled(task, top_patches(task))]
     for title, model in (("selected head", selected), ("60 + 36 diagnoses", diagnoses)):
-        tables = [_map_features(task, task.subset(draw), model) for draw in draws]
+        tables = [_map_features(task, task.subset(subset), model) for subset in subsets]
         scores[f"map of {title}: SVM, 33 features"] = [_svm(x, labels) for x in tables]
         scores[f"map of {title}: logistic, four numbers"] = [_four(x, labels) for x in tables]
         scores[f"map of {title}: highest"] = [x["max_probability"].to_numpy()[NUM_SLIDES:] for x in tables]
@@ -284,13 +287,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--cache", type=Path, required=True, help="folder of features")
     options.add_argument("--seeds", type=int, nargs="+", required=True, help="of the datasets")
     options.add_argument("--side-px", type=int, default=1536, help="side of the slides, at 1 µm/px")
-    options.add_argument("--draws", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="of the labels")
     options.add_argument(
-        "--map-draws",
+        "--subsets", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="seeds of the label subsets"
+    )
+    options.add_argument(
+        "--map-subsets",
         type=int,
         nargs="*",
         default=[0, 1],
-        help="of the labels, for maps; none: no slide models",
+        help="seeds of the label subsets of maps; none: no slide models",
     )
     options.add_argument("--per-slide", type=int, help="unlabeled patches of each slide; else all")
     given = options.parse_args(argv)
@@ -298,10 +303,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     found: dict[str, list[pd.DataFrame]] = {"patches": [], "slides": []}
     for seed in given.seeds:
         task = Task(read_simulated(given.cache, seed, given.side_px), given.per_slide)
-        figures = {"patches": patch_figures(task, given.draws)}
+        figures = {"patches": patch_figures(task, given.subsets)}
         print(f"diagnoses accepted: {sum(task.accepted)} of {len(task.accepted)}")
-        if given.map_draws:
-            figures["slides"] = slide_figures(task, given.map_draws)
+        if given.map_subsets:
+            figures["slides"] = slide_figures(task, given.map_subsets)
         for kind, table in figures.items():
             found[kind].append(pd.DataFrame(table).T)
             print(f"seed {seed}\n{found[kind][-1].round(3).to_string()}", flush=True)

@@ -123,13 +123,13 @@ class Trial:
     task: RealTask
     source: Source
 
-    def case(self, fold: int, draw: int, budget: int, rate: float) -> Case:
+    def case(self, fold: int, subset: int, budget: int, rate: float) -> Case:
         """Labels of one fold's training patients, `rate` of them (or `ONE_PATIENT`) changed."""
         patches = read_patches(self.real, self.task)
-        split = split_rows(self.task, patches, fold, draw, budget)
+        split = split_rows(self.task, patches, fold, subset, budget)
         features = self.source.features(self.real, self.cache, self.task, fold)
         num_classes = len(self.task.classes or ())
-        random = generator(draw, "flips", fold, budget, round(100 * rate))
+        random = generator(subset, "flips", fold, budget, round(100 * rate))
         true = targets_of(self.task, patches)[split.labeled]
         owners = dependence_groups(patches).astype(str)
         if rate == ONE_PATIENT:
@@ -141,7 +141,7 @@ class Trial:
             Labels(targets, owners[split.labeled], num_classes),
             {name: rows[split.unlabeled] for name, rows in features.items()},
             owners[split.unlabeled],
-            draw,
+            subset,
         )
         last = list(standardized(features, split.unlabeled).values())[-1]
         return Case(targets, is_changed, probabilities, nearest_rows(last[split.labeled]))
@@ -187,7 +187,10 @@ def found(case: Case, doubt: NDArray[np.float64]) -> int:
 
 
 def table(
-    trial: Trial, budgets: Sequence[int], draws: Sequence[int], rates: Sequence[float] = (*RATES, ONE_PATIENT)
+    trial: Trial,
+    budgets: Sequence[int],
+    subsets: Sequence[int],
+    rates: Sequence[float] = (*RATES, ONE_PATIENT),
 ) -> Iterator[str]:
     """Rows of a table: labels, changed labels, and for each ranking how many of the changed ones are listed."""
     yield f"| labels | changed | random | {' | '.join(RANKINGS)} |"
@@ -195,7 +198,9 @@ def table(
     for budget in budgets:
         for rate in rates:
             cases = [
-                trial.case(fold, draw, budget, rate) for draw in draws for fold in range(trial.task.num_folds)
+                trial.case(fold, subset, budget, rate)
+                for subset in subsets
+                for fold in range(trial.task.num_folds)
             ]
             numbers = [len(case.targets) for case in cases]
             changed = np.array([case.is_changed.sum() for case in cases])

@@ -107,13 +107,13 @@ def encoded(path: Path, patches: pd.DataFrame, training: pd.DataFrame | None = N
         training: patches of which an encoder retakes its statistics; None: it keeps them.
     """
     reading = _reading(description_of(path)["patch_px"])
-    seen = Task(None, patch_px=reading.patch_px, device=reading.device)
+    task = Task(None, patch_px=reading.patch_px, device=reading.device)
     torch.manual_seed(0)
     model = from_encoder(path, 1)[0].eval()
     statistics = None if training is None else for_statistics(reading, training, STATISTICS_PATCHES, 256, 0)
     if statistics is not None:
-        take_statistics(model, seen, statistics)
-    return dict(depth_features(model.encoder, seen, reading.in_order(patches, BATCH).loader))
+        take_statistics(model, task, statistics)
+    return dict(depth_features(model.encoder, task, reading.in_order(patches, BATCH).loader))
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def crossed(
 
     Owen's pigeonhole bootstrap (2007): patients and subsets are two crossed factors. A replicate takes patients with
     replacement, subsets with replacement, and the mean over these subsets of the metric over these patients. Models of
-    the same patients and number of subsets share all replicates, so differences of replicates are paired.
+    the same patients and number of subsets have the same replicates, so differences of replicates are paired.
 
     Args:
         metric: one of `METRICS`.
@@ -79,17 +79,19 @@ def crossed(
         predictions: of each label subset, Shape (n, K).
     """
     resampling = Resampling(len(reference), patients, seed=SEED, num_replicates=REPLICATES)
-    of_draws = [metric(reference, of_draw, resampling) for of_draw in predictions]
-    weights = draw_weights(len(of_draws))
-    table = np.stack([of_draw.replicates for of_draw in of_draws])
+    of_subsets = [metric(reference, of_subset, resampling) for of_subset in predictions]
+    weights = subset_weights(len(of_subsets))
+    table = np.stack([of_subset.replicates for of_subset in of_subsets])
     mean = np.where(weights > 0, weights * table, 0.0).sum(axis=0)
-    return Replicates(float(np.mean([of_draw.value for of_draw in of_draws])), mean), resampling
+    return Replicates(float(np.mean([of_subset.value for of_subset in of_subsets])), mean), resampling
 
 
-def draw_weights(num_draws: int) -> NDArray[np.float64]:
-    """How often each label subset is in each replicate, divided by their number; Shape (num_draws, REPLICATES)."""
-    chosen = generator(SEED, "label subsets", num_draws).integers(num_draws, size=(REPLICATES, num_draws))
-    return np.stack([np.bincount(row, minlength=num_draws) for row in chosen], axis=1) / num_draws
+def subset_weights(num_subsets: int) -> NDArray[np.float64]:
+    """How often each label subset is in each replicate, divided by their number; Shape (num_subsets, REPLICATES)."""
+    chosen = generator(SEED, "label subsets", num_subsets).integers(
+        num_subsets, size=(REPLICATES, num_subsets)
+    )
+    return np.stack([np.bincount(row, minlength=num_subsets) for row in chosen], axis=1) / num_subsets
 
 
 def estimate(replicates: Replicates, resampling: Resampling) -> Estimate:

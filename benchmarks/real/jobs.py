@@ -30,12 +30,12 @@ class Job(NamedTuple):
     task: str
     model: str
     budget: int
-    draw: int
+    subset: int
     fold: int
 
     def path(self, cache: Path) -> Path:
         """Its predictions."""
-        name = f"{self.budget or 'all'}-{self.draw}-{self.fold}.npz"
+        name = f"{self.budget or 'all'}-{self.subset}-{self.fold}.npz"
         return cache / "predictions" / self.task / self.model / name
 
 
@@ -67,15 +67,15 @@ class Bench:
     cache: Path
     models: Mapping[str, BenchmarkModel]
 
-    def jobs(self, tasks: Sequence[str], budgets: Sequence[int], draws: Sequence[int]) -> list[Job]:
-        """Every training that counts; all labels are one subset, so they have the first draw alone."""
+    def jobs(self, tasks: Sequence[str], budgets: Sequence[int], subsets: Sequence[int]) -> list[Job]:
+        """Every training that counts; all labels are one subset, so only the first subset has them."""
         return [
-            Job(name, model, budget, draw, fold)
+            Job(name, model, budget, subset, fold)
             for name in tasks
             for model, of_model in self.models.items()
             if of_model.is_for(TASKS[name])
             for budget in budgets
-            for draw in (draws[:1] if budget == ALL_LABELS else draws)
+            for subset in (subsets[:1] if budget == ALL_LABELS else subsets)
             for fold in range(TASKS[name].num_folds)
         ]
 
@@ -98,8 +98,8 @@ class Bench:
         """What the job's model is given."""
         task = TASKS[job.task]
         patches = read_patches(self.real, task)
-        split = split_rows(task, patches, job.fold, job.draw, job.budget)
-        return Problem(self.real, self.cache, task, patches, job.fold, job.draw, split)
+        split = split_rows(task, patches, job.fold, job.subset, job.budget)
+        return Problem(self.real, self.cache, task, patches, job.fold, job.subset, split)
 
     def train(self, job: Job) -> None:
         """Run one job and save its predictions."""

@@ -38,7 +38,7 @@ class Problem:
         task: what is predicted.
         patches: all of the task's dataset, see `tasks.read_patches`; of the labels, those of `split.labeled` count.
         fold: number of the fold.
-        draw: seed of the label subset, and of all else that is random.
+        subset: seed of the label subset, and of all else that is random.
         split: rows of the fold.
     """
 
@@ -47,7 +47,7 @@ class Problem:
     task: RealTask
     patches: pd.DataFrame
     fold: int
-    draw: int
+    subset: int
     split: Split
 
     @property
@@ -75,10 +75,10 @@ class BenchmarkModel(Protocol):
         """Whether it predicts what the task asks for."""
 
     def digest(self, real: Path, task: RealTask, fold: int) -> str:
-        """Of all that decides the predictions, beside fold, draw and budget; other predictions are not reused."""
+        """Of all that decides the predictions, beside fold, subset and budget; other predictions are not reused."""
 
     def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
-        """Compute what all trainings of a fold share."""
+        """Compute what all trainings of a fold use."""
 
     def predict(self, problem: Problem) -> NDArray[np.float64]:
         """Of `problem.split.tested`: probabilities, Shape (n, K), or scores, Shape (n, 1)."""
@@ -192,7 +192,7 @@ class Selected:
         )
         groups = dependence_groups(problem.patches.iloc[split.labeled])
         labels = Labels(problem.labeled_targets, groups, problem.num_classes)
-        return select_head(labeled, labels, unlabeled, self.settings, problem.draw).predict(tested)
+        return select_head(labeled, labels, unlabeled, self.settings, problem.subset).predict(tested)
 
 
 @dataclass(frozen=True)
@@ -203,12 +203,12 @@ class Chosen:
         inner: the model.
         source: of the features that choose.
         name: of the features; empty for the last of the source.
-        random_share: fraction of the labels that stay random.
+        random_fraction: fraction of the labels that stay random.
     """
 
     inner: BenchmarkModel
     source: Source
-    random_share: float = 0.0
+    random_fraction: float = 0.0
     name: str = ""
 
     def is_for(self, task: RealTask) -> bool:
@@ -218,7 +218,7 @@ class Chosen:
     def digest(self, real: Path, task: RealTask, fold: int) -> str:
         """See `BenchmarkModel`."""
         about = f"chosen 1\n{self.inner.digest(real, task, fold)}\n{self.source.digest(real, task, fold)}"
-        return hashlib.sha256(f"{about}\n{self.random_share}\n{self.name}".encode()).hexdigest()
+        return hashlib.sha256(f"{about}\n{self.random_fraction}\n{self.name}".encode()).hexdigest()
 
     def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
         """What the model needs, and the features."""
@@ -231,14 +231,14 @@ class Chosen:
         features = self.source.features(problem.real, problem.cache, problem.task, problem.fold)
         rows = features[self.name or list(features)[-1]]
         num = len(split.labeled)
-        at_random = generator(problem.draw, "random share").permutation(split.labeled)
-        kept = at_random[: round(self.random_share * num)]
-        open_rows = np.setdiff1d(pool, kept)
-        labeled_features = rows[kept] if len(kept) else None
+        at_random = generator(problem.subset, "random share").permutation(split.labeled)
+        random_rows = at_random[: round(self.random_fraction * num)]
+        open_rows = np.setdiff1d(pool, random_rows)
+        labeled_features = rows[random_rows] if len(random_rows) else None
         found = choose_typical(
-            rows[open_rows], num - len(kept), seed=problem.draw, labeled_features=labeled_features
+            rows[open_rows], num - len(random_rows), seed=problem.subset, labeled_features=labeled_features
         )
-        labeled = np.sort(np.concatenate([kept, open_rows[found]]))
+        labeled = np.sort(np.concatenate([random_rows, open_rows[found]]))
         return self.inner.predict(replace(problem, split=replace(split, labeled=labeled)))
 
 
@@ -266,7 +266,7 @@ class PerPatient:
 
     def predict(self, problem: Problem) -> NDArray[np.float64]:
         """See `BenchmarkModel`."""
-        pool = generator(problem.draw, "per patient", problem.fold).permutation(problem.labelable)
+        pool = generator(problem.subset, "per patient", problem.fold).permutation(problem.labelable)
         owners = problem.patches["patient_id"].iloc[pool].reset_index(drop=True)
         order = np.argsort(owners.groupby(owners).cumcount().to_numpy(), kind="stable")
         labeled = np.sort(pool[order[: len(problem.split.labeled)]])
@@ -274,10 +274,10 @@ class PerPatient:
 
 
 TYPICAL, TYPICAL_MIXED = "typical", "typical-mixed"
-"""Ending of a row whose labels `choose_typical` chooses: all, or all but `RANDOM_SHARE`."""
+"""Ending of a row whose labels `choose_typical` chooses: all, or all but `RANDOM_FRACTION`."""
 PER_PATIENT = "per-patient"
 """Ending of a row of `PerPatient`."""
-RANDOM_SHARE = 0.2
+RANDOM_FRACTION = 0.2
 SELECTED = "selected"
 """Name of the row of `Selected`, as `<encoder>-selected`."""
 WITH_COLOR = "selected-color"
@@ -323,7 +323,7 @@ def frozen_models(
     }
     for encoder, source in sources.items() if chooses else ():
         for model in [name for name in models if name.startswith(f"{encoder}-")]:
-            for ending, random_share in ((TYPICAL, 0.0), (TYPICAL_MIXED, RANDOM_SHARE)):
-                models[f"{model}-{ending}"] = Chosen(models[model], source, random_share)
+            for ending, random_fraction in ((TYPICAL, 0.0), (TYPICAL_MIXED, RANDOM_FRACTION)):
+                models[f"{model}-{ending}"] = Chosen(models[model], source, random_fraction)
             models[f"{model}-{PER_PATIENT}"] = PerPatient(models[model])
     return models

@@ -1,12 +1,9 @@
-"""Figures of all runs as a CSV and as a page in Markdown."""
+"""Figures of all runs, and the page of them in Markdown."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from datetime import date
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,29 +11,13 @@ from histo_monai.evaluation.metrics import Resampling
 
 from .figures import FEWEST_PATIENTS, METRICS, Replicates, crossed, difference, estimate
 from .jobs import Bench, Job
+from .rows import MINUS, Figure, table_rows
 from .tasks import ALL_LABELS, TASKS, RealTask, read_patches, targets_of
 
-COLUMNS = ("task", "model", "budget", "metric", "value", "low", "high", "num_patients", "num_draws")
-MINUS = " - "
 _PART = (
     "--fresh --tasks glas-classes --budgets 60 --built-in imagenet --models color imagenet-means "
     "--cache data/part --csv data/part/real.csv --page data/part/real.md"
 )
-_NAMES = {"balanced_accuracy": "balanced accuracy", "auc": "AUC", "icc": "ICC(2,1)"}
-
-
-class Figure(NamedTuple):
-    """A row of the CSV, see `COLUMNS`; `model` is a name, or two names with `MINUS` between them."""
-
-    task: str
-    model: str
-    budget: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    num_patients: int
-    num_draws: int
 
 
 def figures_of(bench: Bench, jobs: Sequence[Job], pairs: Sequence[tuple[str, str]]) -> list[Figure]:
@@ -59,7 +40,7 @@ def figures_of(bench: Bench, jobs: Sequence[Job], pairs: Sequence[tuple[str, str
 
 
 def _pooled(bench: Bench, task: RealTask, jobs: Sequence[Job]) -> dict[str, list[np.ndarray]]:
-    """Of each model with all runs: by draw, predictions of every patch of the dataset, NaN where none is asked for."""
+    """Predictions of every patch, by model with all runs and by label subset; NaN where no fold tests the patch."""
     patches = read_patches(bench.real, task)
     pooled: dict[str, list[np.ndarray]] = {}
     for model in dict.fromkeys(job.model for job in jobs):
@@ -69,7 +50,7 @@ def _pooled(bench: Bench, task: RealTask, jobs: Sequence[Job]) -> dict[str, list
         for job, part in zip(of_model, parts, strict=True):
             if part is not None:
                 empty = np.full((len(patches), part.predictions.shape[1]), np.nan)
-                whole.setdefault(job.draw, empty)[part.rows] = part.predictions
+                whole.setdefault(job.subset, empty)[part.rows] = part.predictions
         if all(part is not None for part in parts):
             pooled[model] = list(whole.values())
     return pooled
@@ -87,13 +68,13 @@ def _of_metric(
     targets, patients = targets_of(task, patches), patches["patient_id"].to_numpy(dtype=object)
     found: dict[str, Replicates] = {}
     resampling: Resampling | None = None
-    num_draws = 0
-    for model, of_draws in pooled.items():
-        rows = np.isfinite(of_draws[0][:, 0])
+    num_subsets = 0
+    for model, of_subsets in pooled.items():
+        rows = np.isfinite(of_subsets[0][:, 0])
         found[model], resampling = crossed(
-            METRICS[metric], targets[rows], patients[rows], [each[rows] for each in of_draws]
+            METRICS[metric], targets[rows], patients[rows], [each[rows] for each in of_subsets]
         )
-        num_draws = len(of_draws)
+        num_subsets = len(of_subsets)
     if resampling is None:
         return []
     for first, second in pairs:
@@ -104,23 +85,14 @@ def _of_metric(
     for model, replicates in found.items():
         known = estimate(replicates, resampling)
         value, low, high = (round(float(number), 4) for number in (known.value, known.low, known.high))
-        figures.append(Figure(task.name, model, named, metric, value, low, high, known.n, num_draws))
+        figures.append(Figure(task.name, model, named, metric, value, low, high, known.n, num_subsets))
     return figures
-
-
-def write_csv(path: Path, figures: Sequence[Figure]) -> None:
-    """One row a figure; an interval that is not there is empty."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for figure in figures:
-            writer.writerow(["" if cell != cell else cell for cell in figure])
 
 
 def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: str, commit: str) -> str:
     """The page: what was measured, how to repeat it, and one table per task."""
     done = sum(bench.read(job) is not None for job in jobs)
-    draws = sorted({job.draw for job in jobs})
+    seeds = _listed(sorted({job.subset for job in jobs}))
     lines = [
         "# Real tissue: few labels, patients left out",
         "",
@@ -155,7 +127,7 @@ def page(bench: Bench, jobs: Sequence[Job], figures: Sequence[Figure], options: 
         "## Runs that count",
         "",
         f"{date.today().isoformat()}, commit {commit}: {len(jobs)} runs count, {done} of them are done. A run is one "
-        f"model on one task, budget, label subset and fold. Seeds of the label subsets: {_listed(draws)}. Seeds 0 to 4 "
+        f"model on one task, budget, label subset and fold. Seeds of the label subsets: {seeds}. Seeds 0 to 4 "
         "choose between models and defaults. Seeds 100 to 104 serve one final report. A row is on this page only when "
         "all of its runs are done.",
         "",
@@ -174,20 +146,8 @@ def _of_task(bench: Bench, task: RealTask, figures: Sequence[Figure]) -> list[st
     lines += ["| metric | model | " + " | ".join(f"{budget} labels" for budget in budgets) + " |"]
     lines += ["|---" * (len(budgets) + 2) + "|"]
     for metric in task.metrics:
-        of_metric = [figure for figure in figures if figure.metric == metric]
-        for model in dict.fromkeys(figure.model for figure in of_metric):
-            cells = {figure.budget: _cell(figure) for figure in of_metric if figure.model == model}
-            shown = " | ".join(cells.get(budget, "") for budget in budgets)
-            lines.append(f"| {_NAMES[metric]} | {model.replace(MINUS, ' − ')} | {shown} |")
+        lines += table_rows([figure for figure in figures if figure.metric == metric], budgets)
     return [*lines, ""]
-
-
-def _cell(figure: Figure) -> str:
-    sign = "+" if MINUS in figure.model else ""
-    value = f"{figure.value:{sign}.3f}"
-    return (
-        value if figure.low != figure.low else f"{value} ({figure.low:{sign}.3f} to {figure.high:{sign}.3f})"
-    )
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -50,6 +50,7 @@ class Simulated:
 
 def read_simulated(cache: Path, seed: int, side_px: int) -> Simulated:
     """Dataset of a seed with slides of `side_px`; encoded on first use, five minutes of one core for 2048 px."""
+    # Name of caches that exist.
     path = cache / f"cohort-{side_px}-{seed}.npz"
     if not path.exists():
         _write(path, cache, seed, side_px)

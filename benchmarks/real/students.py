@@ -63,7 +63,7 @@ class HeadStudent:
         groups = dependence_groups(problem.patches)
         labels = Labels(problem.labeled_targets, groups[split.labeled], problem.num_classes)
         others = Unlabeled(unlabeled, groups[rest])
-        data = HeadData(labeled, labels, others, self.teacher.settings, problem.draw)
+        data = HeadData(labeled, labels, others, self.teacher.settings, problem.subset)
         return SelfTraining.fit_head(data, self.settings).head.predict(tested)
 
 

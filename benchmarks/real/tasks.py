@@ -24,9 +24,9 @@ from . import simulated
 ALL_LABELS = 0
 """As a budget: every label of the training patients."""
 BUDGETS = (15, 30, 60, 120, 240, ALL_LABELS)
-DRAWS = (0, 1, 2, 3, 4)
+SUBSETS = (0, 1, 2, 3, 4)
 """Seeds of the random subsets of the labels, by which models are compared and defaults are chosen."""
-FRESH_DRAWS = (100, 101, 102, 103, 104)
+FRESH_SUBSETS = (100, 101, 102, 103, 104)
 """Seeds of one final report; nothing is chosen by them."""
 
 
@@ -176,17 +176,17 @@ def fold_of_rows(task: RealTask, patches: pd.DataFrame) -> NDArray[np.int64]:
     return fold
 
 
-def label_ranks(task: RealTask, num_rows: int, draw: int) -> NDArray[np.int64]:
+def label_ranks(task: RealTask, num_rows: int, subset: int) -> NDArray[np.int64]:
     """A random order of all rows of the dataset: the rank of each; Shape (n,).
 
-    The order depends on dataset and draw alone, so budgets are nested and folds share it.
+    The order depends on dataset and subset alone, so budgets are nested and all folds have one order.
     """
-    return generator(draw, "labels", task.dataset).permutation(num_rows)
+    return generator(subset, "labels", task.dataset).permutation(num_rows)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of one fold, draw and budget.
+    """Row numbers of one fold, subset and budget.
 
     Attributes:
         labeled: training patients' patches whose labels are given, sorted.
@@ -199,8 +199,8 @@ class Split:
     tested: NDArray[np.intp]
 
 
-def split_rows(task: RealTask, patches: pd.DataFrame, fold: int, draw: int, budget: int) -> Split:
-    """The rows of one fold, with a budget drawn at random from the training patients' labeled patches.
+def split_rows(task: RealTask, patches: pd.DataFrame, fold: int, subset: int, budget: int) -> Split:
+    """The rows of one fold, with a random budget of the training patients' labeled patches.
 
     Raises:
         ValueError: the training patients have fewer labels than the budget.
@@ -212,5 +212,5 @@ def split_rows(task: RealTask, patches: pd.DataFrame, fold: int, draw: int, budg
     if budget > len(pool):
         raise ValueError(f"{task.name}: {budget} labels asked for, {len(pool)} are there in fold {fold}")
     if budget != ALL_LABELS:
-        pool = np.sort(pool[np.argsort(label_ranks(task, len(patches), draw)[pool])][:budget])
+        pool = np.sort(pool[np.argsort(label_ranks(task, len(patches), subset)[pool])][:budget])
     return Split(pool, np.flatnonzero(~is_tested), np.flatnonzero(is_tested & has_label))

@@ -84,14 +84,14 @@ class Trained:
         return hashlib.sha256("\n".join([*about, *self.changes, PARAMS.read_text()]).encode()).hexdigest()
 
     def prepare(self, real: Path, cache: Path, task: RealTask, fold: int) -> None:
-        """Nothing: trainings share no features."""
+        """Nothing: each training computes its own features."""
 
     def predict(self, problem: Problem) -> NDArray[np.float64]:
         """See `BenchmarkModel`."""
         patches = visible(problem)
         rows = training_rows(patches, problem)
         assembly = self._assembly(patches, problem)
-        folds = assembly.folds(rows, problem.draw)
+        folds = assembly.folds(rows, problem.subset)
         place = self._finetuned(assembly, rows, folds, problem)
         tested = patches.iloc[problem.split.tested].reset_index(drop=True)
         if self.student == START:
@@ -99,11 +99,11 @@ class Trained:
             return assembly.predictions(start, tested).astype(np.float64)
         model = assembly.load(place / MODEL)[0]
         if self.student:
-            model = self._taught(assembly, rows, folds, place, problem.draw)
+            model = self._taught(assembly, rows, folds, place, problem.subset)
         return assembly.predictions(model, tested).astype(np.float64)
 
     def _taught(
-        self, assembly: Assembly, rows: TrainingRows, folds: LabelFolds, place: Path, draw: int
+        self, assembly: Assembly, rows: TrainingRows, folds: LabelFolds, place: Path, subset: int
     ) -> TaskModel:
         """The student, by cross-validation inside the labels as the product has it."""
         teaching = Teaching(
@@ -112,7 +112,7 @@ class Trained:
             lambda fold: assembly.load(place / (MODEL if fold is None else fold_model(fold))),
             rows,
             folds,
-            derive_seed(draw, "consistency"),
+            derive_seed(subset, "consistency"),
             _no_picture,
             lambda *_: Records(),
         ).weighed()
@@ -143,7 +143,7 @@ class Trained:
         """
         digest = self._digest(problem.real, problem.task, "")[:16]
         selects = self._selects(assembly)
-        name = f"{len(problem.split.labeled)}-{problem.draw}-{problem.fold}{'' if selects else '-alone'}"
+        name = f"{len(problem.split.labeled)}-{problem.subset}-{problem.fold}{'' if selects else '-alone'}"
         place = problem.cache / "finetuned" / f"{problem.task.name}-{digest}" / name
         if place.is_dir():
             return place
@@ -152,7 +152,7 @@ class Trained:
             self.encoder,
             rows,
             folds,
-            derive_seed(problem.draw, "finetune"),
+            derive_seed(problem.subset, "finetune"),
             _no_picture,
             lambda *_: Records(),
         )

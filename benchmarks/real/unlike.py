@@ -35,7 +35,7 @@ from histo_monai.utils.randomness import generator
 
 from .encoders import IMAGENET, description_of, digest_of, sides_of, write_encoder
 from .features import EncoderSource, encoded, load_features, save_features
-from .tasks import ALL_LABELS, DRAWS, TASKS, fold_of_rows, read_patches, split_rows
+from .tasks import ALL_LABELS, SUBSETS, TASKS, fold_of_rows, read_patches, split_rows
 
 Pixels = NDArray[np.uint8]
 Features = NDArray[np.float32]
@@ -43,7 +43,7 @@ TASK = "glas-classes"
 
 INSIDE = "left-out patients"
 """Source of the patches that count as inside; its slides are fields."""
-NUM_DRAWN, NUM_OF_SLIDE = 297, 12
+NUM_CHANGED, NUM_OF_SLIDE = 297, 12
 _TRAINING_UM = 128 * 0.62
 """Side of a patch of GlaS, µm."""
 _PENS = ((30, 60, 160), (20, 120, 60), (20, 20, 20))
@@ -72,7 +72,7 @@ def coarser(pixels: Pixels, number: int) -> Pixels:
     return np.asarray(cv2.resize(pixels, (side, side), interpolation=cv2.INTER_AREA))
 
 
-DRAWN: dict[str, Callable[[Pixels, int], Pixels]] = {
+CHANGES: dict[str, Callable[[Pixels, int], Pixels]] = {
     "left-out patients at 1 µm/px": coarser,
     "pen": pen,
     "out of focus (sigma 1.9 µm)": blurred(3.0),
@@ -81,7 +81,7 @@ DRAWN: dict[str, Callable[[Pixels, int], Pixels]] = {
 """Source -> change of a patch of GlaS."""
 
 
-def drawn_patches(
+def changed_patches(
     real: Path, rows: pd.DataFrame, change: Callable[[Pixels, int], Pixels]
 ) -> Iterator[Pixels]:
     """Changed patches of a table of GlaS."""
@@ -131,12 +131,12 @@ def glas_features(real: Path, cache: Path) -> NDArray[np.float32]:
 
 
 def other_features(real: Path, cache: Path) -> dict[str, list[NDArray[np.float32]]]:
-    """Source -> features of its patches, slide by slide; a drawn source and those of patches alone are one slide."""
+    """Source -> features of its patches, slide by slide; changed patches and datasets of patches are one slide."""
     encoder = EncoderSource(write_encoder(IMAGENET, cache / "encoders"))
-    rows = read_patches(real, TASKS[TASK]).iloc[drawn_rows(real)]
+    rows = read_patches(real, TASKS[TASK]).iloc[changed_rows(real)]
     sources = {
-        name: [cached(cache, f"drawn-{number}", partial(drawn_patches, real, rows, change))]
-        for number, (name, change) in enumerate(DRAWN.items())
+        name: [cached(cache, f"drawn-{number}", partial(changed_patches, real, rows, change))]
+        for number, (name, change) in enumerate(CHANGES.items())
     }
     atlas = pd.read_csv(real / "atlas" / "slides.csv")
     for name, is_colon in (("colon of another laboratory (atlas)", True), ("other organs (atlas)", False)):
@@ -149,10 +149,10 @@ def other_features(real: Path, cache: Path) -> dict[str, list[NDArray[np.float32
     return sources
 
 
-def drawn_rows(real: Path) -> NDArray[np.intp]:
-    """Row numbers of patches of GlaS, at random."""
+def changed_rows(real: Path) -> NDArray[np.intp]:
+    """Random row numbers of the patches of GlaS that are changed."""
     number = len(read_patches(real, TASKS[TASK]))
-    return np.sort(generator(0, "drawn").permutation(number)[:NUM_DRAWN])
+    return np.sort(generator(0, "drawn").permutation(number)[:NUM_CHANGED])
 
 
 class Distance(Protocol):
@@ -213,22 +213,22 @@ class Measured(NamedTuple):
 def measure(real: Path, cache: Path, distance: Distance, budget: int) -> dict[str, NDArray[np.float64]]:
     """Source -> `Measured` of every fold and label subset, Shape (runs, 3)."""
     task, features, others = TASKS[TASK], glas_features(real, cache), other_features(real, cache)
-    rows, drawn = read_patches(real, task), drawn_rows(real)
+    rows, changed = read_patches(real, task), changed_rows(real)
     patients, fields = (
         rows["patient_id"].to_numpy(),
         rows["patch_id"].str.rsplit("_", n=2).str[0].to_numpy(),
     )
     fold_of = fold_of_rows(task, rows)
     found: dict[str, list[Measured]] = {}
-    for fold, draw in itertools.product(range(task.num_folds), DRAWS[: 3 if budget else 1]):
-        labeled = split_rows(task, rows, fold, draw, budget).labeled
+    for fold, subset in itertools.product(range(task.num_folds), SUBSETS[: 3 if budget else 1]):
+        labeled = split_rows(task, rows, fold, subset, budget).labeled
         of = partial(distance, features[labeled], patients[labeled])
         is_left_out = fold_of == fold
         inside = of(features[is_left_out])
         by_field = [inside[fields[is_left_out] == name] for name in np.unique(fields[is_left_out])]
         found.setdefault(INSIDE, []).append(_measured(inside, by_field))
         for name, slides in others.items():
-            of_source = [of(some[fold_of[drawn] == fold] if name in DRAWN else some) for some in slides]
+            of_source = [of(some[fold_of[changed] == fold] if name in CHANGES else some) for some in slides]
             found.setdefault(name, []).append(_measured(inside, of_source))
     return {name: np.array(runs) for name, runs in found.items()}
 

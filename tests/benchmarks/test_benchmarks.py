@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: what its table says of times that are known."""
+"""`python -m benchmarks`: its table of known times."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_a_part_that_fails_leaves_the_others(
     monkeypatch.setattr(program, "HERE", tmp_path)
     monkeypatch.setattr(program, "PARTS", ("bad", "good"))
     assert program.main(["--out", str(tmp_path / "out")]) == 1
-    told = capsys.readouterr()
-    assert told.err.splitlines() == ["bad: note: half", "bad: failed: no disk"]
-    (shown,) = (text for text in told.out.splitlines() if text.startswith("good"))
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == ["bad: note: half", "bad: failed: no disk"]
+    (shown,) = (text for text in printed.out.splitlines() if text.startswith("good"))
     assert shown.split() == ["good", "good", "wall", "1000", "ms", "3000", "ms", "-", "3.0", "-"]
     written = json.loads((tmp_path / "out" / "benchmarks.json").read_text())
     assert [row["ours/peer"] for row in written["rows"]] == [3.0]

@@ -15,11 +15,11 @@ PER_SLIDE = 16
 
 
 def _simulated() -> Simulated:
-    drawn = np.random.default_rng(0)
+    random = np.random.default_rng(0)
     slides = np.repeat(np.arange(NUM_SLIDES + NUM_TEST_SLIDES), PER_SLIDE)
     has_metastasis = np.arange(NUM_SLIDES + NUM_TEST_SLIDES) % 2 == 1
-    is_tumor = has_metastasis[slides] & (drawn.random(len(slides)) < 0.25)
-    rows = drawn.normal(size=(len(slides), 8)).astype(np.float32)
+    is_tumor = has_metastasis[slides] & (random.random(len(slides)) < 0.25)
+    rows = random.normal(size=(len(slides), 8)).astype(np.float32)
     rows[is_tumor, 0] += 3
     cells = np.stack([np.arange(len(slides)) % PER_SLIDE // 4, np.arange(len(slides)) % 4], axis=1)
     return Simulated({WHOLE: rows}, slides, cells, is_tumor, has_metastasis)

@@ -1,4 +1,4 @@
-"""`benchmarks/few_labels.py`: means over cohorts and draws, and differences of what was run together."""
+"""`benchmarks/few_labels.py`: means over dataset seeds and label subsets, and differences of what was run together."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def program(root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("few_labels")
 
 
-def test_a_difference_is_of_the_draws_that_both_were_run_with(program: ModuleType) -> None:
-    """The student's second draw is far better, and the baseline with equal steps was not run with it."""
+def test_a_difference_is_of_the_subsets_that_both_were_run_with(program: ModuleType) -> None:
+    """The student's second label subset is far better, and the baseline with equal steps was not run with it."""
     student = {(10, 0): 0.60, (10, 1): 0.90, (11, 0): 0.70, (11, 1): 0.98}
     control = {(10, 0): 0.55, (11, 0): 0.68}
     rows = [
-        ("kather", cohort, draw, "accuracy", name, value)
+        ("kather", dataset_seed, subset, "accuracy", name, value)
         for name, found in (("student", student), ("random, as many steps", control))
-        for (cohort, draw), value in found.items()
+        for (dataset_seed, subset), value in found.items()
     ]
     tables = program.report(pd.DataFrame(rows, columns=program.VALUES))
     assert "| student | 0.750 | 0.840 | 0.795 |" in tables
@@ -36,9 +36,9 @@ def test_a_difference_is_of_the_draws_that_both_were_run_with(program: ModuleTyp
     assert line == f"| student - random, as many steps | {expected} |  |  |"
 
 
-def test_a_row_without_all_cohorts_has_no_mean(program: ModuleType) -> None:
-    rows = [("kather", cohort, 0, "accuracy", "student", 0.8) for cohort in (10, 11, 12)]
-    rows += [("kather", cohort, 0, "accuracy", "color", 0.5) for cohort in (10, 11)]
+def test_a_row_without_all_dataset_seeds_has_no_mean(program: ModuleType) -> None:
+    rows = [("kather", dataset_seed, 0, "accuracy", "student", 0.8) for dataset_seed in (10, 11, 12)]
+    rows += [("kather", dataset_seed, 0, "accuracy", "color", 0.5) for dataset_seed in (10, 11)]
     tables = program.report(pd.DataFrame(rows, columns=program.VALUES))
     assert "| color | 0.500 | 0.500 |  |  |" in tables
     assert "| student - color | +0.300 (+0.300 to +0.300) | above 0 |" in tables
@@ -46,9 +46,9 @@ def test_a_row_without_all_cohorts_has_no_mean(program: ModuleType) -> None:
 
 def _values(program: ModuleType, dataset: str, of_models: dict[str, dict[int, float]]) -> pd.DataFrame:
     rows = [
-        (dataset, cohort, 0, "accuracy", model, value)
-        for model, of_cohorts in of_models.items()
-        for cohort, value in of_cohorts.items()
+        (dataset, dataset_seed, 0, "accuracy", model, value)
+        for model, of_seeds in of_models.items()
+        for dataset_seed, value in of_seeds.items()
     ]
     return pd.DataFrame(rows, columns=program.VALUES)
 
@@ -58,16 +58,18 @@ def _cells(program: ModuleType, values: pd.DataFrame, start: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")[1:]]
 
 
-def test_fresh_cohorts_have_columns_apart_from_those_looked_at_before(program: ModuleType) -> None:
-    cohorts = {13: 0.9, 14: 0.8, 15: 0.61, 16: 0.62, 17: 0.63}
-    values = _values(program, "kather", {"student": cohorts, "color": dict.fromkeys(cohorts, 0.6)})
+def test_fresh_dataset_seeds_have_columns_apart_from_those_looked_at_before(program: ModuleType) -> None:
+    dataset_seeds = {13: 0.9, 14: 0.8, 15: 0.61, 16: 0.62, 17: 0.63}
+    values = _values(
+        program, "kather", {"student": dataset_seeds, "color": dict.fromkeys(dataset_seeds, 0.6)}
+    )
     assert "| difference | fresh, 15 to 17 | | looked at before, 13, 14 | |" in program.report(values)
     fresh, verdict, before, _, _ = _cells(program, values, "| student - color")
     assert verdict == ""  # 0.02 with a standard error of 0.0058 and two degrees of freedom: -0.005 to 0.045
     assert fresh.startswith("+0.020 (-0.005 to +0.045")
     assert before.startswith("+0.250")
     real = values.assign(dataset="lung")
-    assert "fresh" not in program.report(real)  # the same patches in every cohort
+    assert "fresh" not in program.report(real)  # the same patches with every seed
 
 
 def test_a_model_below_all_labels_is_called_that_though_it_is_within_the_margin(program: ModuleType) -> None:
@@ -77,7 +79,7 @@ def test_a_model_below_all_labels_is_called_that_though_it_is_within_the_margin(
     _, verdict, closed = _cells(program, values, "| student - all labels, fine-tuned")
     assert verdict == "below 0, within 0.02"
     assert closed.startswith("0.48 (0.4")  # 0.010 of 0.021
-    assert closed.endswith(", 3 cohorts")
+    assert closed.endswith(", 3 seeds")
 
 
 def test_a_gap_that_is_none_has_no_fraction(program: ModuleType) -> None:
@@ -87,7 +89,7 @@ def test_a_gap_that_is_none_has_no_fraction(program: ModuleType) -> None:
 
 
 def test_fiellers_interval_covers_the_ratio_as_often_as_it_says(program: ModuleType) -> None:
-    """Five cohorts, 2,000 times: gains of 0.01, gaps of 0.05, that go together."""
+    """Five datasets, 2,000 times: gains of 0.01, gaps of 0.05, that go together."""
     intervals = importlib.import_module("intervals")
     random = np.random.default_rng(0)
     covered = 0

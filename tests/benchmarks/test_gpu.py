@@ -1,4 +1,4 @@
-"""`benchmarks/gpu.sh`: which parts it runs, what becomes of one that fails or does not fit, and what its tables say."""
+"""`benchmarks/gpu.sh`: which parts it runs, a part that fails or does not fit, and the tables."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from benchmarks.real import __main__ as program
 from benchmarks.real import unlike
 from benchmarks.real.jobs import Bench
 from benchmarks.real.models import frozen_models
+from benchmarks.real.rows import MINUS, read_csv, table_rows, write_csv
 from benchmarks.real.tasks import (
     ALL_LABELS,
     BUDGETS,
@@ -56,7 +57,7 @@ def test_label_subsets_are_nested_and_random_and_look_at_no_class(real: Path) ->
     assert [len(subset) for subset in subsets] == [15, 30, 60]
     pool = split_rows(task, patches, 0, 0, ALL_LABELS).labeled
     counts = [
-        int((targets[split_rows(task, patches, 0, draw, 15).labeled] == 0).sum()) for draw in range(400)
+        int((targets[split_rows(task, patches, 0, subset, 15).labeled] == 0).sum()) for subset in range(400)
     ]
     n, fraction = len(pool), (targets[pool] == 0).mean()
     variance = 15 * fraction * (1 - fraction) * (n - 15) / (n - 1)
@@ -93,7 +94,7 @@ def test_all_labels_are_one_subset() -> None:
     bench = Bench(Path(), Path(), frozen_models({}, {}))
     jobs = bench.jobs(["breast"], BUDGETS, [0, 1, 2, 3, 4])
     assert len(jobs) == len(bench.models) * 2 * (5 * 5 + 1)
-    assert {job.draw for job in jobs if job.budget == ALL_LABELS} == {0}
+    assert {job.subset for job in jobs if job.budget == ALL_LABELS} == {0}
 
 
 def test_missing_data_files_and_packages_are_one_line(
@@ -135,7 +136,7 @@ def test_the_committed_figures_are_those_known_of_class_means_on_glas(
     row = table.loc[("glas-classes", "imagenet-means", labels)]
     assert row["value"] == pytest.approx(known, abs=0.03)
     assert row["low"] < row["value"] < row["high"]
-    assert row["num_draws"] == 5
+    assert row["num_subsets"] == 5
 
 
 def test_the_page_names_no_place_of_the_machine() -> None:
@@ -151,6 +152,57 @@ def test_the_page_names_no_place_of_the_machine() -> None:
         "--fresh",
     ]
     assert program.repeated(words) == "--tasks lung --encoder ours=encoder.safetensors --fresh"
+
+
+@pytest.mark.parametrize("place", ["", "/elsewhere/"])
+def test_the_page_names_a_file_of_arguments(root: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root / "docs")
+    file = "@" + (place or "../benchmarks/real/") + "report.args"
+    named = "@report.args" if place else "@benchmarks/real/report.args"
+    assert program.repeated(["--workers", "4", file, "--cache", "/a"]) == named
+
+
+def test_the_committed_arguments_are_those_of_the_committed_page(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    words = ["report", "@benchmarks/real/report.args"]
+    options = program.parser().parse_args(words)
+    rows = pd.read_csv(root / "docs/real.csv")
+    names = set(rows["model"])
+    assert set(options.models) == {name for name in names if MINUS not in name}
+    assert len(options.compare) == 16
+    assert {pair.replace(":", MINUS) for pair in options.compare} <= names
+    assert options.fresh
+    commands = [
+        f"python -m benchmarks.real {what} {program.repeated(words[1:])}"
+        for what in ("plan", "run", "report")
+    ]
+    assert "```bash\n" + "\n".join(commands) + "\n```\n" in (root / "docs/real.md").read_text()
+
+
+def test_the_committed_page_has_the_figures_of_the_committed_csv(root: Path, tmp_path: Path) -> None:
+    figures = read_csv(root / "docs/real.csv")
+    write_csv(tmp_path / "again.csv", figures)
+    assert (tmp_path / "again.csv").read_bytes() == (root / "docs/real.csv").read_bytes()
+    sections = (root / "docs/real.md").read_text().split("\n## ")[-len(REAL_TASKS) :]
+    for name, section in zip(REAL_TASKS, sections, strict=True):
+        of_task = [figure for figure in figures if figure.task == name]
+        budgets = list(dict.fromkeys(figure.budget for figure in of_task))
+        rows = [
+            row
+            for metric in TASKS[name].metrics
+            for row in table_rows([figure for figure in of_task if figure.metric == metric], budgets)
+        ]
+        assert section.startswith(f"{name}\n")
+        assert section.splitlines()[6:] == rows
+
+
+def test_lines_of_a_file_of_arguments_have_words_and_comments(tmp_path: Path) -> None:
+    path = tmp_path / "some.args"
+    path.write_text("# all of it\n\n--tasks lung  # a task\nconsep\n--budgets 15 30\n")
+    options = program.parser().parse_args(["plan", f"@{path}", "--workers", "2"])
+    assert (options.tasks, options.budgets, options.workers) == (["lung", "consep"], [15, 30], 2)
 
 
 def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
@@ -192,11 +244,11 @@ def test_every_task_runs_on_real_patches_and_majority_is_right_by_chance(
     assert "364 runs count, 364 of them are done" in page
 
 
-def test_drawn_patches_are_those_of_the_table_changed_alone(real: Path) -> None:
+def test_changed_patches_are_those_of_the_table_changed_alone(real: Path) -> None:
     rows = read_patches(real, TASKS["glas-classes"]).iloc[:3]
-    plain = list(unlike.drawn_patches(real, rows, lambda pixels, number: pixels))
-    assert [pixels.shape for pixels in plain] == [(128, 128, 3)] * 3
-    for number, pixels in enumerate(plain):
+    unchanged = list(unlike.changed_patches(real, rows, lambda pixels, number: pixels))
+    assert [pixels.shape for pixels in unchanged] == [(128, 128, 3)] * 3
+    for number, pixels in enumerate(unchanged):
         marked = unlike.pen(pixels, number)
         is_changed = (marked != pixels).any(axis=2)
         assert 0.05 < is_changed.mean() < 0.95

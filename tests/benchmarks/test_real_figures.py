@@ -23,11 +23,11 @@ def test_crossed_replicates_are_those_of_a_naive_loop(monkeypatch: pytest.Monkey
         np.clip(scores + random.normal(0, 0.2, len(patients)), 0, 1).reshape(-1, 1) for _ in range(4)
     ]
 
-    def recall(reference: np.ndarray, shares: np.ndarray) -> float:
-        return balanced_accuracy_score(reference, shares.argmax(axis=1))
+    def recall(reference: np.ndarray, probabilities: np.ndarray) -> float:
+        return balanced_accuracy_score(reference, probabilities.argmax(axis=1))
 
-    def area(reference: np.ndarray, shares: np.ndarray) -> float:
-        return roc_auc_score(reference, shares[:, 1])
+    def area(reference: np.ndarray, probabilities: np.ndarray) -> float:
+        return roc_auc_score(reference, probabilities[:, 1])
 
     def agreement(reference: np.ndarray, predicted: np.ndarray) -> float:
         return intraclass_correlation(np.column_stack([reference, predicted]), form="ICC2").value
@@ -38,7 +38,7 @@ def test_crossed_replicates_are_those_of_a_naive_loop(monkeypatch: pytest.Monkey
         ("icc", scores, of_scores, agreement),
     )
     counts = np.hstack(list(Resampling(len(patients), patients, seed=0, num_replicates=40).blocks()))
-    times = np.rint(figures.draw_weights(4) * 4).astype(int)
+    times = np.rint(figures.subset_weights(4) * 4).astype(int)
     assert (times.sum(axis=0) == 4).all()
     numbers = np.unique(patients.astype(str), return_inverse=True)[1]
     for name, reference, predictions, metric in cases:
@@ -55,21 +55,21 @@ def test_crossed_replicates_are_those_of_a_naive_loop(monkeypatch: pytest.Monkey
 
 
 def test_crossed_intervals_are_as_wide_as_the_spread_of_both_factors() -> None:
-    """Hits of patient i and subset j are independent with effects of both: var = var_p / G + var_d / D + noise."""
+    """Hits of patient i and subset j are independent with effects of both: var = var_p / G + var_s / S + noise."""
     random = np.random.default_rng(3)
-    num_patients, num_draws, each = 40, 8, 50
-    patient, subset = random.normal(0, 0.08, (num_patients, 1)), random.normal(0, 0.06, (1, num_draws))
+    num_patients, num_subsets, each = 40, 8, 50
+    patient, subset = random.normal(0, 0.08, (num_patients, 1)), random.normal(0, 0.06, (1, num_subsets))
     chance = np.clip(0.6 + patient + subset, 0, 1)
     reference = np.zeros(num_patients * each, int)
-    hits = random.random((num_draws, num_patients, each)) < chance.T[:, :, None]
-    predictions = [np.column_stack([hit, ~hit]).astype(float) for hit in hits.reshape(num_draws, -1)]
+    hits = random.random((num_subsets, num_patients, each)) < chance.T[:, :, None]
+    predictions = [np.column_stack([hit, ~hit]).astype(float) for hit in hits.reshape(num_subsets, -1)]
     patients = np.repeat(np.arange(num_patients), each).astype(str)
     found, resampling = figures.crossed(
         figures.METRICS["balanced_accuracy"], reference, patients, predictions
     )
     table = hits.mean(axis=2)
-    by_patient, by_draw = table.mean(axis=0).var(), table.mean(axis=1).var()
-    expected = np.sqrt(by_patient / num_patients + by_draw / num_draws)
+    by_patient, by_subset = table.mean(axis=0).var(), table.mean(axis=1).var()
+    expected = np.sqrt(by_patient / num_patients + by_subset / num_subsets)
     assert np.std(found.replicates) == pytest.approx(expected, rel=0.1)
     interval = figures.estimate(found, resampling)
     assert interval.low < found.value < interval.high
