@@ -29,11 +29,11 @@ from histo_monai.data.loaders.loaders import ConcentricPatches
 from histo_monai.data.tables.columns import CENTER_COLUMNS, read_centers, whole_slide_table
 from histo_monai.data.tables.patches import labeled_table, read_patches, write_patches
 from histo_monai.data.tables.splits import (
-    draw_splits,
-    drawn_by,
     in_order_of_splits,
     label_ranks,
     labeled_rows,
+    random_splits,
+    with_label_ranks,
 )
 from histo_monai.data.tables.tasks import task_classes, task_targets
 from histo_monai.utils.process.memory import keep_freed_memory
@@ -116,7 +116,7 @@ def read(folder: Path, num_rows: int) -> dict[str, float]:
     with steps.step("patches.csv: read"):
         table = read_patches(folder / "patches.csv")
     with steps.step("a run: select its labels"):
-        chosen = labeled_rows(drawn_by(table, 1), 0.1)
+        chosen = labeled_rows(with_label_ranks(table, 1), 0.1)
     with steps.step("a run: targets"):
         targets = task_targets(chosen, task_classes(table))
     assert len(targets) == len(chosen)
@@ -149,7 +149,7 @@ def write_labels(path: Path, steps: Steps) -> None:
     whole = whole[["slide_id", "path", "patient_id", "mpp"]]
     whole_slides = whole_slide_table(whole.to_dict("records"))  # type: ignore[arg-type]  # names are texts
     with steps.step("labels: split"):
-        table["split"] = draw_splits(table, 0.25, generator(0, "label split"))
+        table["split"] = random_splits(table, 0.25, generator(0, "label split"))
     slides = pd.DataFrame(
         {"digest": "", "fingerprint": ""}, index=pd.Index(whole["path"].unique(), name="path")
     )

@@ -78,7 +78,7 @@ def milliseconds(folder: Path, num_slides: int, mixed: bool, num_batches: int, s
     )
     places = np.random.default_rng(0).uniform(margin, np.array(size_yx) - margin, (num_slides * A_SLIDE, 2))
     centers = pd.DataFrame({"slide_id": np.repeat(names, A_SLIDE), "y": places[:, 0], "x": places[:, 1]})
-    patches = ConcentricPatches(slides, centers, mpps=MPPS, patch_px=SIDE_PX, max_kept_bytes=0)
+    patches = ConcentricPatches(slides, centers, mpps=MPPS, patch_px=SIDE_PX, max_cache_bytes=0)
     order = EpochBatches(len(patches), BATCH, seed=seed, slides=patches.slides_to_mix if mixed else None)
     batches = list(islice(order, 2 * num_batches))
     half = len(batches) // 2

@@ -106,7 +106,7 @@ def pretext_stepping(path: Path, name: str, size: Size) -> Stepping:
         augmentation_prob=0.5,
         settings=PARAMS.pretrain.methods[name],
     )
-    dataset = ConcentricPatches(slides, table, mpps=pretext.mpps, patch_px=size.patch_px, max_kept_bytes=0)
+    dataset = ConcentricPatches(slides, table, mpps=pretext.mpps, patch_px=size.patch_px, max_cache_bytes=0)
 
     def loader(workers: int) -> Iterator[Any]:
         order = EpochBatches(len(dataset), size.batch_size, seed=0)

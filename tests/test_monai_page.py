@@ -53,7 +53,7 @@ def test_the_page_pretrains_an_encoder_of_monais_parts_and_ours(root: Path, slid
     assert np.array_equal(names["overview"]["image"][:, :-1, :-1], whole[:, :-1, :-1])
 
     places = names["tissue"]([str(slides / "b.tif")])
-    triple = names["triples"](places, names["PlainViewd"]("image", 64))[5]["image"]
+    triple = names["triples"](places, names["UnaugmentedViewd"]("image", 64))[5]["image"]
     with open_slide(slides / "b.tif") as slide:
         middle = places[5]["location"] + 64 * (2.0 / slide.mpp) / 2
         expected = slide.read_many(concentric_boxes(tuple(middle), 64, (0.5, 1.0, 2.0)))

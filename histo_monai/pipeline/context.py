@@ -23,7 +23,7 @@ from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
 from histo_monai.data.tables.label_folds import LabelFolds, deal_folds, write_folds
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import predictions_table, write_predictions
-from histo_monai.data.tables.splits import drawn_by, labeled_rows
+from histo_monai.data.tables.splits import labeled_rows, with_label_ranks
 from histo_monai.data.tables.tasks import split_rows, task_classes
 from histo_monai.evaluation.cross_validation import CrossValidated, Result, cross_validate
 from histo_monai.models.checkpoint import save_model
@@ -124,7 +124,7 @@ class Assembly:
         Raises:
             InputError: no patch is labeled, or a file cannot be used.
         """
-        known = drawn_by(self.patches, seed)
+        known = with_label_ranks(self.patches, seed)
         more = [read_patches(paths.UNLABELED_CSV)] if with_unlabeled else []
         train = split_rows(known, "train")
         return TrainingRows(
@@ -145,7 +145,7 @@ class Assembly:
         Raises:
             InputError: the budget is empty or misses a class.
         """
-        return labeled_rows(drawn_by(self.patches, seed), self.params.alpha)
+        return labeled_rows(with_label_ranks(self.patches, seed), self.params.alpha)
 
     def in_order(self, rows: pd.DataFrame) -> LabeledLoader:
         """Loader of every row once, in order, for prediction."""

@@ -6,12 +6,12 @@ import torch
 
 from histo_monai.transforms import geometry
 from histo_monai.transforms.augmentation import Augmentation, render
-from histo_monai.transforms.draws import Range, Source, Uniform, check_number, check_range
+from histo_monai.transforms.distributions import Range, Source, Uniform, check_number, check_range
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.geometric import Crop, Flip, Rotate
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.parameters import ViewParameters
-from histo_monai.transforms.sequence import draw_schedule
+from histo_monai.transforms.sequence import random_schedule
 
 NUM_VALIDATION_VIEWS = 64
 """Number of fixed view parameters; validation row r uses parameters r modulo 64."""
@@ -33,13 +33,13 @@ class ContrastiveParameters:
         """Parameters of a slice of the samples."""
         return ContrastiveParameters(self.query.rows(samples), self.key.rows(samples))
 
-    def numbers(self, drawings: torch.Tensor) -> "ContrastiveParameters":
+    def numbers(self, numbers: torch.Tensor) -> "ContrastiveParameters":
         """Parameters selected by sample number, with repeats.
 
         Args:
-            drawings: Shape (N,), int64, on the CPU.
+            numbers: Shape (N,), int64, on the CPU.
         """
-        return ContrastiveParameters(*(with_numbers(view, drawings) for view in (self.query, self.key)))
+        return ContrastiveParameters(*(with_numbers(view, numbers) for view in (self.query, self.key)))
 
 
 class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, torch.Tensor]]):
@@ -99,37 +99,39 @@ class ContrastiveViews(Augmentation[ContrastiveParameters, tuple[torch.Tensor, t
     def randomize_views(self, num_views: int, num_samples: int, num_scales: int) -> list[ViewParameters]:
         """Random parameters of several views of one batch."""
         source = self._source(num_samples, num_scales)
-        return [self._draw_view(source) for _ in range(num_views)]
+        return [self._sample_view(source) for _ in range(num_views)]
 
-    def apply(self, patches: torch.Tensor, drawn: ContrastiveParameters) -> tuple[torch.Tensor, torch.Tensor]:
+    def apply(
+        self, patches: torch.Tensor, parameters: ContrastiveParameters
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Both views of a batch, with given parameters.
 
         Args:
             patches: Shape (N, S, 3, H, H), uint8, not modified.
-            drawn: from `randomize` with equal N and S.
+            parameters: from `randomize` with equal N and S.
 
         Returns:
             Query view and key view, each (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
         """
-        query, key = render(patches, [drawn.query, drawn.key], self.size_px)
+        query, key = render(patches, [parameters.query, parameters.key], self.size_px)
         return query, key
 
-    def _draw_view(self, source: Source) -> ViewParameters:
-        base = geometry.compose([operation.draw(source) for operation in self.geometry])
-        drawn = [operation.draw(source) for operation in self.operations]
-        order = draw_schedule(self.R, source.shape[0], len(self.operations), prob=1.0)
-        return ViewParameters.scheduled(self.operations, drawn, order, base=base)
+    def _sample_view(self, source: Source) -> ViewParameters:
+        base = geometry.compose([operation.sample(source) for operation in self.geometry])
+        parameters = [operation.sample(source) for operation in self.operations]
+        order = random_schedule(self.R, source.shape[0], len(self.operations), prob=1.0)
+        return ViewParameters.scheduled(self.operations, parameters, order, base=base)
 
 
-def with_numbers(view: ViewParameters, drawings: torch.Tensor) -> ViewParameters:
+def with_numbers(view: ViewParameters, numbers: torch.Tensor) -> ViewParameters:
     """Parameters selected by sample number, with repeats.
 
     Args:
-        drawings: Shape (N,), int64, on the CPU.
+        numbers: Shape (N,), int64, on the CPU.
     """
     return replace(
         view,
-        matrices=view.matrices[drawings],
-        schedule=view.schedule[drawings.numpy()],
-        parameters=tuple(part[drawings] for part in view.parameters),
+        matrices=view.matrices[numbers],
+        schedule=view.schedule[numbers.numpy()],
+        parameters=tuple(part[numbers] for part in view.parameters),
     )

@@ -183,24 +183,24 @@ class DINO:
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Two random global views of each patch, and random local ones."""
-        own_rows, total = step.share(len(patches))
+        own_rows, total = step.process_rows(len(patches))
         self._global.set_random_state(step.derive_seed("global views"))
         self._local.set_random_state(step.derive_seed("local views"))
-        drawn = [
+        parameters = [
             *self._global.randomize_views(NUM_GLOBAL, total, 1),
             *self._local.randomize_views(self._settings.num_local, total, 1),
         ]
-        return self._task(patches, rows, [view.rows(own_rows) for view in drawn])
+        return self._task(patches, rows, [view.rows(own_rows) for view in parameters])
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """Two fixed global views of each patch; row r uses parameters r modulo 64."""
         numbers = rows.cpu() % NUM_VALIDATION_VIEWS
         return self._task(patches, rows, [with_numbers(view, numbers) for view in self._validation_views])
 
-    def _task(self, patches: torch.Tensor, rows: torch.Tensor, drawn: list[ViewParameters]) -> Task:
+    def _task(self, patches: torch.Tensor, rows: torch.Tensor, parameters: list[ViewParameters]) -> Task:
         if not self._settings.adjacent:
-            return Task((torch.cat(render(patches[:, :1], drawn, self.patch_px), dim=1),), rows)
-        first, second, *local = drawn
+            return Task((torch.cat(render(patches[:, :1], parameters, self.patch_px), dim=1),), rows)
+        first, second, *local = parameters
         own, *crops = render(patches[:, :1], [first, *local], self.patch_px)
         (beside,) = render(patches[:, 1:2], [second], self.patch_px)
         return Task((torch.cat([own, beside, *crops], dim=1),), rows)

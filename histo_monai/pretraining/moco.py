@@ -87,16 +87,16 @@ class MoCo:
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Two random views of each patch."""
-        own_rows, total = step.share(len(patches))
+        own_rows, total = step.process_rows(len(patches))
         self._augment.set_random_state(step.derive_seed("augmentation"))
-        drawn = self._augment.randomize(total, patches.shape[1]).rows(own_rows)
-        query, key = self._augment.apply(patches, drawn)
+        parameters = self._augment.randomize(total, patches.shape[1]).rows(own_rows)
+        query, key = self._augment.apply(patches, parameters)
         return Task((query.squeeze(1), key.squeeze(1)), rows)
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """Two fixed views of each patch; row r uses parameters r modulo 64."""
-        drawn = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
-        query, key = self._augment.apply(patches, drawn)
+        parameters = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
+        query, key = self._augment.apply(patches, parameters)
         return Task((query.squeeze(1), key.squeeze(1)), rows)
 
     def measure(self, outputs: Points, task: Task) -> dict[str, torch.Tensor]:

@@ -16,7 +16,7 @@ from histo_monai.models.heads.pairs import OrderHead, PairMLP
 from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.protocol import Task
 from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
-from histo_monai.transforms.views import plain_view
+from histo_monai.transforms.views import unaugmented_view
 from histo_monai.utils.randomness import Step
 from histo_monai.utils.transfer import sent
 
@@ -107,7 +107,7 @@ class OrderPrediction:
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """All six orders of every triple, unaugmented."""
         orders = torch.arange(len(ORDERS), device=patches.device).expand(len(patches), -1)
-        return Task((plain_view(patches, self.patch_px), orders), orders)
+        return Task((unaugmented_view(patches, self.patch_px), orders), orders)
 
     def measure(self, outputs: torch.Tensor, task: Task) -> dict[str, torch.Tensor]:
         """Cross-entropy and accuracy, means over the presented orders; and `ordered_by_one_number`."""

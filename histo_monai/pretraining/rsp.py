@@ -51,10 +51,10 @@ class RSP(OrderPrediction):
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Augmented triples, each in one random order."""
-        own_rows, total = step.share(len(patches))
+        own_rows, total = step.process_rows(len(patches))
         self._augment.set_random_state(step.derive_seed("augmentation"))
-        drawn = self._augment.randomize(total, patches.shape[1]).rows(own_rows)
-        views = self._augment.apply(patches, drawn)
+        parameters = self._augment.randomize(total, patches.shape[1]).rows(own_rows)
+        views = self._augment.apply(patches, parameters)
         orders = step.generator("order").integers(len(ORDERS), size=total)[own_rows]
         shown = sent(torch.from_numpy(orders), patches.device).unsqueeze(1)
         return Task((views, shown), shown)

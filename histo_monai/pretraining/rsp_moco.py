@@ -115,17 +115,17 @@ class RSPMoCo:
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """RSP's task with another view of each finest patch; targets are orders and rows side by side."""
         orders = self._rsp.training_task(patches, rows, step)
-        own_rows, total = step.share(len(patches))
+        own_rows, total = step.process_rows(len(patches))
         self._others.set_random_state(step.derive_seed("other views"))
-        drawn = self._others.randomize(total, 1).rows(own_rows)
-        other, _ = self._others.apply(patches[:, :1], drawn)
+        parameters = self._others.randomize(total, 1).rows(own_rows)
+        other, _ = self._others.apply(patches[:, :1], parameters)
         return _with_other(orders, other, rows)
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """RSP's validation task with a fixed view of each finest patch, as in MoCo."""
         orders = self._rsp.validation_task(patches, rows)
-        drawn = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
-        other, _ = self._others.apply(patches[:, :1], drawn)
+        parameters = self._validation_views.numbers(rows.cpu() % NUM_VALIDATION_VIEWS)
+        other, _ = self._others.apply(patches[:, :1], parameters)
         return _with_other(orders, other, rows)
 
     def measure(self, outputs: Outputs, task: Task) -> dict[str, torch.Tensor]:

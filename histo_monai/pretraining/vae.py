@@ -18,13 +18,13 @@ from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import PretextSettings, VAESettings
 from histo_monai.pretraining.vae_decoder import Decoder
 from histo_monai.training.schedule import parameter_groups
-from histo_monai.transforms.views import plain_view
+from histo_monai.transforms.views import unaugmented_view
 from histo_monai.utils.randomness import Step, generator
 from histo_monai.utils.transfer import sent
 
 NUM_LATENTS = 512
 LOG_VARIANCE_BOUND = 20.0
-NUM_FIXED_DRAWS, NUM_SHOWN = 64, 8
+NUM_FIXED_NOISE_VECTORS, NUM_SHOWN = 64, 8
 
 
 class Decoded(NamedTuple):
@@ -112,7 +112,7 @@ class VAE:
         self._lr = settings.lr
         self._encoder_lr = settings.encoder_lr(has_weights=start.weights is not None)
         self._adam = partial(torch.optim.Adam, betas=(0.9, 0.999), weight_decay=settings.weight_decay)
-        self._fixed_noise = _normal(generator(0, "validation noise"), NUM_FIXED_DRAWS)
+        self._fixed_noise = _normal(generator(0, "validation noise"), NUM_FIXED_NOISE_VECTORS)
         self._prior = _normal(generator(0, "samples of the prior"), NUM_SHOWN)
 
     @property
@@ -122,16 +122,16 @@ class VAE:
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
         """Unaugmented patches, and random noise of this step."""
-        own_rows, total = step.share(len(patches))
+        own_rows, total = step.process_rows(len(patches))
         noise = _normal(step.generator("noise"), total)[own_rows]
         return self._task(patches, sent(noise, patches.device))
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         """Patches and fixed noise; row r uses noise r modulo 64."""
-        return self._task(patches, self._fixed_noise.to(rows.device)[rows % NUM_FIXED_DRAWS])
+        return self._task(patches, self._fixed_noise.to(rows.device)[rows % NUM_FIXED_NOISE_VECTORS])
 
     def _task(self, patches: torch.Tensor, noise: torch.Tensor) -> Task:
-        views = plain_view(patches[:, :1], self.patch_px).squeeze(1)
+        views = unaugmented_view(patches[:, :1], self.patch_px).squeeze(1)
         return Task((views, noise), views)
 
     def measure(self, outputs: Decoded, task: Task) -> dict[str, torch.Tensor]:

@@ -71,7 +71,7 @@ class MixedTeacher(Student):
             self._labeled_views.set_random_state(batch.step.derive_seed(name))
             views.append(self._labeled_views(images).squeeze(1))
         num = len(batch.labeled) + len(batch.unlabeled)
-        self._mixing = Mixing.draw(batch.step, num, self.settings.beta, views[0].device)
+        self._mixing = Mixing.sample(batch.step, num, self.settings.beta, views[0].device)
         is_class = self._num_classes > 0
         self._targets = (
             F.one_hot(batch.targets, self._num_classes).float() if is_class else batch.targets.unsqueeze(1)

@@ -61,7 +61,7 @@ class MixMatch(Student):
             self._labeled_views.set_random_state(batch.step.derive_seed(f"view {number}"))
             unlabeled.append(self._labeled_views(batch.unlabeled).squeeze(1))
         num = len(labeled) + NUM_VIEWS * len(unlabeled[0])
-        self._mixing = Mixing.draw(batch.step, num, self.settings.beta, labeled.device)
+        self._mixing = Mixing.sample(batch.step, num, self.settings.beta, labeled.device)
         classes = len(self.objective.classes or ())
         self._targets = F.one_hot(batch.targets, classes).float()
         return labeled, *unlabeled

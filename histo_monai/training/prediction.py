@@ -15,12 +15,14 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
 from histo_monai.training.means import attach_means
 from histo_monai.training.task import Task
-from histo_monai.transforms.views import plain_view
+from histo_monai.transforms.views import unaugmented_view
 
 
 def single_view(patches: torch.Tensor, size_px: int, device: torch.device) -> torch.Tensor:
     """Unaugmented view (n, 3, size_px, size_px), float32, 0..1, of patches (n, 1, 3, H, H), uint8."""
-    return in_memory_order(plain_view(patches.to(device, non_blocking=True), size_px).squeeze(1), device)
+    return in_memory_order(
+        unaugmented_view(patches.to(device, non_blocking=True), size_px).squeeze(1), device
+    )
 
 
 def build_evaluator(

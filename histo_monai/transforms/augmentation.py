@@ -10,17 +10,17 @@ from monai.transforms import RandomizableTransform
 from numpy.typing import NDArray
 
 from histo_monai.transforms import with_opencv, with_torch, with_triton
-from histo_monai.transforms.draws import Source, check_number
+from histo_monai.transforms.distributions import Source, check_number
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.noise import pool_length
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.utils.errors import InputError
 
-Drawn = TypeVar("Drawn")
+Parameters = TypeVar("Parameters")
 Views = TypeVar("Views")
 
 
-class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
+class Augmentation(RandomizableTransform, Generic[Parameters, Views]):
     """A policy: `randomize` samples the parameters of a batch, `apply` computes its views.
 
     `randomize` samples on the CPU from `self.R` at once, so results do not depend on device, threads or loader workers:
@@ -56,7 +56,7 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
         return self
 
     @abstractmethod
-    def randomize(self, num_samples: int, num_scales: int) -> Drawn:
+    def randomize(self, num_samples: int, num_scales: int) -> Parameters:
         """Parameters of one batch, on the CPU, sampled from `self.R`; their `rows` select samples.
 
         The number of random values depends on the batch's size alone, so the final state does not depend on them.
@@ -67,12 +67,12 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
         """
 
     @abstractmethod
-    def apply(self, patches: torch.Tensor, drawn: Drawn) -> Views:
+    def apply(self, patches: torch.Tensor, parameters: Parameters) -> Views:
         """Views of one batch, computed from sampled parameters; the result of `__call__`.
 
         Args:
             patches: Shape (N, S, 3, H, H), uint8, not modified.
-            drawn: Result of `randomize` with equal N and S.
+            parameters: Result of `randomize` with equal N and S.
         """
 
     def __call__(self, patches: torch.Tensor | NDArray[np.uint8]) -> Views:
@@ -103,35 +103,35 @@ class Augmentation(RandomizableTransform, Generic[Drawn, Views]):
 
 
 def render(
-    patches: torch.Tensor, drawings: Sequence[ViewParameters], size_px: int
+    patches: torch.Tensor, sampled_views: Sequence[ViewParameters], size_px: int
 ) -> tuple[torch.Tensor, ...]:
     """Views from parameters: per patch with OpenCV on a CPU, with kernels on a GPU, in torch batches elsewhere.
 
     Args:
         patches: Shape (N, S, 3, H, H), uint8, not modified.
-        drawings: Parameters of equal N and S, one per view.
+        sampled_views: Parameters of equal N and S, one per view.
 
     Returns:
         One tensor per view, shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
     """
     flat, shape = patches.flatten(0, 1), patches.shape[:2]
-    pools = [_normals(drawn, size_px) for drawn in drawings]
+    pools = [_normals(sampled, size_px) for sampled in sampled_views]
     if patches.device.type == "cpu":
-        views = with_opencv.augment_views(flat, drawings, pools, size_px)
+        views = with_opencv.augment_views(flat, sampled_views, pools, size_px)
     else:
         views = [
-            (with_triton if with_triton.does(drawn, patches.device) else with_torch).augment(
-                flat, drawn, pool, size_px
+            (with_triton if with_triton.does(sampled, patches.device) else with_torch).augment(
+                flat, sampled, pool, size_px
             )
-            for drawn, pool in zip(drawings, pools, strict=True)
+            for sampled, pool in zip(sampled_views, pools, strict=True)
         ]
     return tuple(view.unflatten(0, shape) for view in views)
 
 
-def _normals(drawn: ViewParameters, size_px: int) -> torch.Tensor:
+def _normals(sampled: ViewParameters, size_px: int) -> torch.Tensor:
     """Pool of standard normal values for noise; empty if no view has noise, because sampling is slow."""
-    generator = torch.Generator().manual_seed(drawn.noise_seed)
-    return torch.randn(pool_length(size_px) if drawn.needs_normals() else 0, generator=generator)
+    generator = torch.Generator().manual_seed(sampled.noise_seed)
+    return torch.randn(pool_length(size_px) if sampled.needs_normals() else 0, generator=generator)
 
 
 def as_batch(patches: torch.Tensor | NDArray[np.uint8], *, alone: bool = False) -> tuple[torch.Tensor, bool]:

@@ -10,10 +10,10 @@ import torch
 from monai.transforms import MapTransform, RandomizableTransform
 
 from histo_monai.transforms.augmentation import Augmentation, as_batch
-from histo_monai.transforms.draws import MAX_MAGNITUDE
+from histo_monai.transforms.distributions import MAX_MAGNITUDE
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
-from histo_monai.transforms.views import PretrainAugmentation, plain_view
+from histo_monai.transforms.views import PretrainAugmentation, unaugmented_view
 from histo_monai.utils.errors import InputError
 
 Keys = Hashable | Sequence[Hashable]
@@ -66,12 +66,12 @@ class RandViewsd(RandomizableTransform, MapTransform):
             ValueError: An image has another shape or type, or the number of views differs from the postfixes.
         """
         sample = dict(data)
-        drawn = None
+        parameters = None
         for key in self.key_iterator(sample):
             batch, is_one = _batch_of_one(sample[key])
-            if drawn is None:
-                drawn = self.policy.randomize(1, batch.shape[1])
-            found = self.policy.apply(batch, drawn)
+            if parameters is None:
+                parameters = self.policy.randomize(1, batch.shape[1])
+            found = self.policy.apply(batch, parameters)
             views: tuple[torch.Tensor, ...] = (found,) if isinstance(found, torch.Tensor) else tuple(found)
             if len(views) != len(self.postfixes):
                 raise InputError(
@@ -142,8 +142,8 @@ class RandWeakStrongViewsd(RandViewsd):
         super().__init__(keys, policy, postfixes, allow_missing_keys)
 
 
-class PlainViewd(MapTransform):
-    """Images replaced by test inputs of a network: resized by area, 0..1, not augmented (`plain_view`).
+class UnaugmentedViewd(MapTransform):
+    """Images replaced by test inputs of a network: resized by area, 0..1, not augmented (`unaugmented_view`).
 
     Args:
         keys: Keys of images, each (3, H, H) or (S, 3, H, H), uint8, square.
@@ -162,7 +162,7 @@ class PlainViewd(MapTransform):
         sample = dict(data)
         for key in self.key_iterator(sample):
             batch, is_one = _batch_of_one(sample[key])
-            view = plain_view(batch, self.size_px)[0]
+            view = unaugmented_view(batch, self.size_px)[0]
             sample[key] = view[0] if is_one else view
         return sample
 

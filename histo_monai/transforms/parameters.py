@@ -37,7 +37,7 @@ class ViewParameters:
     def scheduled(
         cls,
         operations: Sequence[Operation],
-        drawn: Sequence[torch.Tensor],
+        sampled: Sequence[torch.Tensor],
         schedule: np.ndarray,
         *,
         noise_seed: int = 0,
@@ -48,18 +48,18 @@ class ViewParameters:
         Geometric operations are composed in order into one warp, followed by the photometric ones in order.
 
         Args:
-            drawn: Sampled parameters of each operation.
+            sampled: Sampled parameters of each operation.
             schedule: Shape (N, steps): numbers of `operations`, or `UNUSED`.
             noise_seed: Seed of the pixel noise.
             base: Geometry before all operations, shape (N, S, 3, 3), or None.
         """
         geometric = [number for number, one in enumerate(operations) if isinstance(one, Geometric)]
-        matrices = [drawn[number] for number in geometric]
+        matrices = [sampled[number] for number in geometric]
         if matrices:
             warp = compose_in_sequence(matrices, _renumbered(schedule, geometric, len(operations)))
             base = warp if base is None else base @ warp
         elif base is None:
-            base = torch.eye(3, dtype=torch.float64).expand(*drawn[0].shape[:2], 3, 3)
+            base = torch.eye(3, dtype=torch.float64).expand(*sampled[0].shape[:2], 3, 3)
         photometric = {number: one for number, one in enumerate(operations) if isinstance(one, Photometric)}
         # Unused steps go to the end: fewer, fuller groups for `apply_in_sequence`.
         compact = packed(_renumbered(schedule, list(photometric), len(operations)))
@@ -67,7 +67,7 @@ class ViewParameters:
             base,
             compact[:, : len(photometric)],
             tuple(photometric.values()),
-            tuple(drawn[number] for number in photometric),
+            tuple(sampled[number] for number in photometric),
             noise_seed,
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from histo_monai.transforms.augmentation import Augmentation, render
-from histo_monai.transforms.draws import (
+from histo_monai.transforms.distributions import (
     MAX_MAGNITUDE,
     OddSteps,
     Ramp,
@@ -27,7 +27,7 @@ from histo_monai.transforms.operations.hed import Hed
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.parameters import PairParameters, ViewParameters
-from histo_monai.transforms.sequence import draw_distinct
+from histo_monai.transforms.sequence import random_distinct_schedule
 from histo_monai.utils.errors import InputError
 
 STRONG: tuple[Operation, ...] = (
@@ -153,31 +153,31 @@ class WeakStrongViews(Augmentation[PairParameters, tuple[torch.Tensor, torch.Ten
         Operations, signs and places depend neither on `n_aug` (fewer are the first of more) nor on `magnitudes`.
         """
         source = self._source(num_samples, num_scales)
-        base = self.crop.draw(source) @ self.flip.draw(source)
-        schedule = draw_distinct(self.R, num_samples, len(self.operations), self.n_aug)
+        base = self.crop.sample(source) @ self.flip.sample(source)
+        schedule = random_distinct_schedule(self.R, num_samples, len(self.operations), self.n_aug)
         lowest, highest = self.magnitudes
         # A fixed number of random values: RandomState.randint uses a variable number.
         uniform = self.R.uniform(size=(len(self.operations), *source.shape))
         magnitudes = lowest + np.floor(uniform * (highest + 1 - lowest))
-        drawn = [
-            operation.draw(replace(source, magnitudes=own))
+        parameters = [
+            operation.sample(replace(source, magnitudes=own))
             for operation, own in zip(self.operations, magnitudes, strict=True)
         ]
         seed = self._noise_seed()
-        strong = ViewParameters.scheduled(self.operations, drawn, schedule, noise_seed=seed, base=base)
+        strong = ViewParameters.scheduled(self.operations, parameters, schedule, noise_seed=seed, base=base)
         return PairParameters(ViewParameters.of_geometry(base), strong)
 
-    def apply(self, patches: torch.Tensor, drawn: PairParameters) -> tuple[torch.Tensor, torch.Tensor]:
+    def apply(self, patches: torch.Tensor, parameters: PairParameters) -> tuple[torch.Tensor, torch.Tensor]:
         """Weak and strong view from sampled parameters.
 
         Args:
             patches: Shape (N, S, 3, H, H), uint8, not modified.
-            drawn: Result of `randomize` with equal N and S.
+            parameters: Result of `randomize` with equal N and S.
 
         Returns:
             Two tensors, each of shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
         """
-        weak, strong = render(patches, [drawn.weak, drawn.strong], self.size_px)
+        weak, strong = render(patches, [parameters.weak, parameters.strong], self.size_px)
         return weak, strong
 
 

@@ -15,7 +15,7 @@ Apply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 UNUSED = -1
 
 
-def draw_schedule(
+def random_schedule(
     random_state: np.random.RandomState, num_samples: int, num_operations: int, prob: float
 ) -> np.ndarray:
     """Random schedules: each operation with probability `prob`, in uniformly random order.
@@ -33,7 +33,7 @@ def draw_schedule(
     return np.where(np.take_along_axis(selected, order, axis=1), order, UNUSED)
 
 
-def draw_distinct(
+def random_distinct_schedule(
     random_state: np.random.RandomState, num_samples: int, num_operations: int, count: int
 ) -> np.ndarray:
     """Random schedules of `count` different operations, in uniformly random order.

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from histo_monai.transforms.augmentation import Augmentation, render
-from histo_monai.transforms.draws import Uniform, check_number
+from histo_monai.transforms.distributions import Uniform, check_number
 from histo_monai.transforms.operations.base import Geometric, Operation
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
 from histo_monai.transforms.operations.hed import Hed
 from histo_monai.transforms.parameters import ViewParameters
-from histo_monai.transforms.sequence import UNUSED, draw_schedule
+from histo_monai.transforms.sequence import UNUSED, random_schedule
 
 SUPERVISED: tuple[Geometric, ...] = (
     Rotate(Uniform(-90, 90)),
@@ -44,8 +44,8 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     own magnitudes.
 
     Args:
-        unaugmented_fraction: Fraction of samples without augmentation, as in tests (`views.plain_view`): exact to one
-            sample per batch, and over many batches. The authors' code has one unaugmented view in three.
+        unaugmented_fraction: Fraction of samples without augmentation (`views.unaugmented_view`), as in tests: exact to
+            one sample per batch, and over many batches. The authors' code has one unaugmented view in three.
         stain_jitter: Largest change of the stains (`stains`); 0, the paper's value: none.
         operations: Scheduled operations.
 
@@ -71,18 +71,18 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     def randomize(self, num_samples: int, num_scales: int) -> ViewParameters:
         """Schedules and magnitudes of one batch, sampled from `self.R`."""
         source = self._source(num_samples, num_scales)
-        drawn = [operation.draw(source) for operation in self.operations]
-        schedule = draw_schedule(self.R, num_samples, len(self.operations), self.prob)
+        parameters = [operation.sample(source) for operation in self.operations]
+        schedule = random_schedule(self.R, num_samples, len(self.operations), self.prob)
         if self.unaugmented_fraction > 0:
-            schedule[self._draw_plain(num_samples)] = UNUSED
-        return ViewParameters.scheduled(self.operations, drawn, schedule)
+            schedule[self._unaugmented_samples(num_samples)] = UNUSED
+        return ViewParameters.scheduled(self.operations, parameters, schedule)
 
-    def apply(self, patches: torch.Tensor, drawn: ViewParameters) -> torch.Tensor:
+    def apply(self, patches: torch.Tensor, parameters: ViewParameters) -> torch.Tensor:
         """Views of one batch from sampled parameters."""
-        (view,) = render(patches, [drawn], self.size_px)
+        (view,) = render(patches, [parameters], self.size_px)
         return view
 
-    def _draw_plain(self, num_samples: int) -> np.ndarray:
+    def _unaugmented_samples(self, num_samples: int) -> np.ndarray:
         # Every 1 / fraction-th sample of a random order, from a random start.
         places = self.R.rand(num_samples).argsort()
         steps = self.R.rand() + places * self.unaugmented_fraction

@@ -6,7 +6,7 @@ import torch
 
 from histo_monai.transforms import geometry
 from histo_monai.transforms.augmentation import Augmentation, check_patches, render
-from histo_monai.transforms.draws import OddUniform, Uniform
+from histo_monai.transforms.distributions import OddUniform, Uniform
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
@@ -15,7 +15,7 @@ from histo_monai.transforms.operations.hed import Hed
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.parameters import ViewParameters
-from histo_monai.transforms.sequence import draw_schedule
+from histo_monai.transforms.sequence import random_schedule
 
 # The paper's section "Implementation details", interpreted in `PretrainAugmentation`.
 PRETRAINING: tuple[Operation, ...] = (
@@ -32,7 +32,7 @@ PRETRAINING: tuple[Operation, ...] = (
 )
 
 
-def plain_view(patches: torch.Tensor, size_px: int) -> torch.Tensor:
+def unaugmented_view(patches: torch.Tensor, size_px: int) -> torch.Tensor:
     """The view without augmentation: area-correct resize to `size_px`, 0..1.
 
     Args:
@@ -88,12 +88,12 @@ class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):
 
     def randomize(self, num_samples: int, num_scales: int) -> ViewParameters:
         """Schedules and magnitudes of one batch, sampled from `self.R`."""
-        schedule = draw_schedule(self.R, num_samples, len(self.operations), self.prob)
+        schedule = random_schedule(self.R, num_samples, len(self.operations), self.prob)
         source = self._source(num_samples, num_scales)
-        drawn = [operation.draw(source) for operation in self.operations]
-        return ViewParameters.scheduled(self.operations, drawn, schedule, noise_seed=self._noise_seed())
+        parameters = [operation.sample(source) for operation in self.operations]
+        return ViewParameters.scheduled(self.operations, parameters, schedule, noise_seed=self._noise_seed())
 
-    def apply(self, patches: torch.Tensor, drawn: ViewParameters) -> torch.Tensor:
+    def apply(self, patches: torch.Tensor, parameters: ViewParameters) -> torch.Tensor:
         """Views of one batch from sampled parameters."""
-        (view,) = render(patches, [drawn], self.size_px)
+        (view,) = render(patches, [parameters], self.size_px)
         return view

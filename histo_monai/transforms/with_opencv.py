@@ -47,15 +47,15 @@ class Plan(NamedTuple):
 
 
 def augment(
-    patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
+    patches: torch.Tensor, sampled: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
     """One view of each patch (`augment_views`)."""
-    return augment_views(patches, [drawn], [noise_pool], size_px)[0]
+    return augment_views(patches, [sampled], [noise_pool], size_px)[0]
 
 
 def augment_views(
     patches: torch.Tensor,
-    drawings: Sequence[ViewParameters],
+    sampled_views: Sequence[ViewParameters],
     noise_pools: Sequence[torch.Tensor],
     size_px: int,
 ) -> list[torch.Tensor]:
@@ -63,15 +63,15 @@ def augment_views(
 
     Args:
         patches: Shape (N S, 3, H, H), uint8, on the CPU, not modified.
-        drawings: Parameters of the N samples of S patches, one per view.
+        sampled_views: Parameters of the N samples of S patches, one per view.
         noise_pools: Standard normal values on the CPU (`operations.noise`), one per view.
 
     Returns:
         For each view shape (N S, 3, size_px, size_px), float32, 0..1.
     """
-    views = [torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32) for _ in drawings]
+    views = [torch.empty((len(patches), 3, size_px, size_px), dtype=torch.float32) for _ in sampled_views]
     make(
-        [plan(drawn, patches.shape[-1], size_px) for drawn in drawings],
+        [plan(sampled, patches.shape[-1], size_px) for sampled in sampled_views],
         patches.contiguous().numpy(),
         [pool.numpy() for pool in noise_pools],
         [view.numpy() for view in views],
@@ -79,9 +79,9 @@ def augment_views(
     return views
 
 
-def plan(drawn: ViewParameters, side_px: int, size_px: int) -> Plan:
+def plan(sampled: ViewParameters, side_px: int, size_px: int) -> Plan:
     """The plan for patches of `side_px` and views of `size_px`."""
-    matrices = drawn.matrices.flatten(0, 1)
+    matrices = sampled.matrices.flatten(0, 1)
     levels = geometry.pooling_levels(matrices, side_px, size_px)
     sides = geometry.side_at(side_px, levels)
     to_pixels = geometry.pixel_matrices(matrices, sides, size_px)
@@ -89,9 +89,9 @@ def plan(drawn: ViewParameters, side_px: int, size_px: int) -> Plan:
         to_pixels.numpy(),
         levels.tolist(),
         geometry.margins(to_pixels, sides, size_px).tolist(),
-        drawn.patch_schedule().tolist(),
-        tuple(operation.with_opencv for operation in drawn.operations),
-        tuple(part.flatten(0, 1).tolist() for part in drawn.parameters),
+        sampled.patch_schedule().tolist(),
+        tuple(operation.with_opencv for operation in sampled.operations),
+        tuple(part.flatten(0, 1).tolist() for part in sampled.parameters),
     )
 
 

@@ -38,37 +38,40 @@ LEVEL, FIRST_STEP = 9, 10
 _TILE, _TILE_OF_MEANS = 1024, 4096
 
 
-def does(drawn: ViewParameters, device: torch.device) -> bool:
+def does(sampled: ViewParameters, device: torch.device) -> bool:
     """Whether the kernels can execute these parameters.
 
     Args:
-        drawn: Its operations must be of `KINDS`, each once.
+        sampled: Its operations must be of `KINDS`, each once.
         device: A GPU of NVIDIA or AMD, with triton installed.
     """
-    kinds = [type(operation) for operation in drawn.operations]
+    kinds = [type(operation) for operation in sampled.operations]
     are_known = set(kinds) <= set(KINDS) and len(set(kinds)) == len(kinds)
     return device.type == "cuda" and are_known and _can_build()
 
 
 def augment(
-    patches: torch.Tensor, drawn: ViewParameters, noise_pool: torch.Tensor, size_px: int
+    patches: torch.Tensor, sampled: ViewParameters, noise_pool: torch.Tensor, size_px: int
 ) -> torch.Tensor:
     """Views of all patches, as `with_torch.augment` computes them; requires `does`."""
     from histo_monai.transforms import kernels
 
     num, device = len(patches), patches.device
-    matrices = drawn.matrices.flatten(0, 1)
+    matrices = sampled.matrices.flatten(0, 1)
     levels = geometry.pooling_levels(matrices, patches.shape[-1], size_px)
-    codes, places = (numbers.repeat(drawn.matrices.shape[1], axis=0) for numbers in plan(drawn))
+    codes, places = (numbers.repeat(sampled.matrices.shape[1], axis=0) for numbers in plan(sampled))
     num_steps = codes.shape[1]
-    drawn_columns = {
-        type(one): part.flatten(0, 1) for one, part in zip(drawn.operations, drawn.parameters, strict=True)
+    sampled_columns = {
+        type(one): part.flatten(0, 1)
+        for one, part in zip(sampled.operations, sampled.parameters, strict=True)
     }
     whole_numbers = (levels[:, None], torch.from_numpy(codes), torch.from_numpy(places))
-    parts = [matrices.flatten(1), *whole_numbers, *drawn_columns.values()]
+    parts = [matrices.flatten(1), *whole_numbers, *sampled_columns.values()]
     # One transfer for all numbers; nothing below waits for the device.
     table = sent(torch.cat(parts, dim=1).to(torch.float32), device)
-    starts = dict(zip(drawn_columns, np.cumsum([part.shape[1] for part in parts])[3:].tolist(), strict=False))
+    starts = dict(
+        zip(sampled_columns, np.cumsum([part.shape[1] for part in parts])[3:].tolist(), strict=False)
+    )
 
     warped = _warped(patches, table, levels.tolist(), size_px)
     if num_steps == 0:
@@ -77,7 +80,7 @@ def augment(
     buffers = (warped, views, table, grays)
     normals = sent(noise_pool, device)
     columns = [starts.get(kind, 0) for kind in KINDS]
-    radius = drawn_columns[Blur].shape[1] - 1 if Blur in drawn_columns else 0
+    radius = sampled_columns[Blur].shape[1] - 1 if Blur in sampled_columns else 0
     contrast = FIRST_KIND + KINDS.index(BrightnessContrast)
     with torch.cuda.device_of(patches):
         for step in range(num_steps):
@@ -106,7 +109,7 @@ def _can_build() -> bool:
     return False
 
 
-def plan(drawn: ViewParameters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def plan(sampled: ViewParameters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Codes of each sample's steps, and flags of the buffers.
 
     All operations work in place except the blur, which reads neighboring pixels. Until the blur, pixels stay in the
@@ -116,8 +119,8 @@ def plan(drawn: ViewParameters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         `NOTHING`, `COPY` or the code of a kind; and `READS_VIEWS` and `WRITES_VIEWS`; each of shape (N, steps).
     """
     # The last entry is for UNUSED, -1.
-    codes = np.array([*(FIRST_KIND + KINDS.index(type(one)) for one in drawn.operations), NOTHING])[
-        drawn.schedule
+    codes = np.array([*(FIRST_KIND + KINDS.index(type(one)) for one in sampled.operations), NOTHING])[
+        sampled.schedule
     ]
     codes = codes[:, (codes != NOTHING).any(axis=0)]
     if codes.shape[1]:

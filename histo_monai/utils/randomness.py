@@ -50,6 +50,6 @@ class Step:
         """A seed for other generators than NumPy's, equal in every process."""
         return derive_seed(self.seed, purpose, self.epoch, self.iteration)
 
-    def share(self, num_samples: int) -> tuple[slice, int]:
+    def process_rows(self, num_samples: int) -> tuple[slice, int]:
         """Slice of this process's `num_samples` in the whole batch, and the size of that batch."""
         return slice(self.rank * num_samples, (self.rank + 1) * num_samples), self.world_size * num_samples

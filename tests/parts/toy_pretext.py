@@ -14,7 +14,7 @@ from torch import nn
 from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import PretextSettings
-from histo_monai.transforms.views import plain_view
+from histo_monai.transforms.views import unaugmented_view
 from histo_monai.utils.randomness import Step
 from histo_monai.utils.settings.rules import Count, Positive
 
@@ -62,15 +62,15 @@ class ToyPretext:
         self._patch_px, self._lr = patch_px, settings.lr
 
     def training_task(self, patches: torch.Tensor, rows: torch.Tensor, step: Step) -> Task:
-        share, total = step.share(len(patches))
-        turns = torch.from_numpy(step.generator("turns").integers(4, size=total)[share])
+        own_rows, total = step.process_rows(len(patches))
+        turns = torch.from_numpy(step.generator("turns").integers(4, size=total)[own_rows])
         return self._task(patches, turns.to(patches.device))
 
     def validation_task(self, patches: torch.Tensor, rows: torch.Tensor) -> Task:
         return self._task(patches, rows % 4)
 
     def _task(self, patches: torch.Tensor, turns: torch.Tensor) -> Task:
-        views = plain_view(patches, self._patch_px).squeeze(1)
+        views = unaugmented_view(patches, self._patch_px).squeeze(1)
         turned = [view.rot90(int(turn), (-2, -1)) for view, turn in zip(views, turns, strict=True)]
         return Task((torch.stack(turned),), turns)
 

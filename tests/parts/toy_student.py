@@ -15,7 +15,7 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import MethodSettings, StudentRecipe
 from histo_monai.training.schedule import Schedule
-from histo_monai.transforms.views import plain_view
+from histo_monai.transforms.views import unaugmented_view
 from histo_monai.utils.settings.rules import Range
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -60,7 +60,8 @@ class ToyStudent:
 
     def views(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         labeled, unlabeled = (
-            plain_view(patches, self._patch_px).squeeze(1) for patches in (batch.labeled, batch.unlabeled)
+            unaugmented_view(patches, self._patch_px).squeeze(1)
+            for patches in (batch.labeled, batch.unlabeled)
         )
         return labeled, unlabeled, unlabeled.flip(-1, -2)
 

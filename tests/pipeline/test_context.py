@@ -12,7 +12,7 @@ import pytest
 
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.patches import labeled_table, write_patches
-from histo_monai.data.tables.splits import drawn_by, label_ranks
+from histo_monai.data.tables.splits import label_ranks, with_label_ranks
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
 from histo_monai.pipeline.paths import Run
@@ -107,4 +107,4 @@ def test_no_seed_of_a_run_draws_what_a_seed_of_the_index_does(assembly: Assembly
     rows["patch_id"] = [f"{i:03d}" for i in range(len(rows))]
     for seed in (1, 5):
         of_index = label_ranks(rows, generator(seed, "label ranks"))
-        assert not drawn_by(rows, seed)["label_rank"].equals(of_index)
+        assert not with_label_ranks(rows, seed)["label_rank"].equals(of_index)

@@ -6,7 +6,7 @@ from histo_monai.pretraining.contrastive_views import ContrastiveViews
 from histo_monai.transforms import geometry
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
-from histo_monai.transforms.views import plain_view
+from histo_monai.transforms.views import unaugmented_view
 
 SIDE = 32
 
@@ -123,7 +123,7 @@ def test_without_color_and_crop_a_right_angle_is_a_permutation_of_the_pixels(pat
     pair = augment.randomize(*patches.shape[:2])
     pair.query.matrices[:] = geometry.rotation_matrix(torch.tensor(90.0, dtype=torch.float64))
     view = augment.apply(patches, pair)[0]
-    torch.testing.assert_close(view, plain_view(patches, SIDE).rot90(1, (-2, -1)), atol=1e-4, rtol=0)
+    torch.testing.assert_close(view, unaugmented_view(patches, SIDE).rot90(1, (-2, -1)), atol=1e-4, rtol=0)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(patches):

@@ -13,7 +13,7 @@ from histo_monai.pretraining.orders import ORDERS, RSPNetwork
 from histo_monai.pretraining.random import Random
 from histo_monai.pretraining.rsp import RSP
 from histo_monai.pretraining.settings import LookaheadSettings, PretextSettings, RSPSettings
-from histo_monai.transforms.draws import Uniform
+from histo_monai.transforms.distributions import Uniform
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.utils.randomness import Step
 

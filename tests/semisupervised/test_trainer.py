@@ -160,7 +160,7 @@ def _ids_seen(task: WaveTask, monkeypatch: pytest.MonkeyPatch, shuffle: bool) ->
     monkeypatch.setattr(TeacherStudent, "features", watched)
     monkeypatch.setattr(engine_module, "NUM_SHOWN", 1)
     monkeypatch.setattr(
-        "histo_monai.transforms.randaugment.draw_distinct",
+        "histo_monai.transforms.randaugment.random_distinct_schedule",
         lambda state, num, kinds, count: np.stack([state.permutation(count) for _ in range(num)]),
     )
     _train(_paper(task, n_aug=4), task)

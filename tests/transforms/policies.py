@@ -1,6 +1,6 @@
 """Operations for tests: those of the pretraining with other ranges, and what one of them drew."""
 
-from histo_monai.transforms.draws import OddUniform, Uniform
+from histo_monai.transforms.distributions import OddUniform, Uniform
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.geometric import Affine, Crop, Flip, Rotate, Scale

@@ -14,11 +14,11 @@ from monai.utils import MAX_SEED
 
 from histo_monai.transforms import dictionary
 from histo_monai.transforms.dictionary import (
-    PlainViewd,
     RandPretrainViewsd,
     RandSupervisedViewsd,
     RandViewsd,
     RandWeakStrongViewsd,
+    UnaugmentedViewd,
 )
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
@@ -98,7 +98,7 @@ def test_a_key_that_is_missing_is_passed_over_where_that_is_allowed() -> None:
 def test_what_waits_in_a_lazy_compose_is_done_before_the_views(lazy: bool) -> None:
     def run(*transforms: Any) -> torch.Tensor:
         compose = Compose(
-            [*transforms, CastToTyped("image", torch.uint8), PlainViewd("image", 48)], lazy=lazy
+            [*transforms, CastToTyped("image", torch.uint8), UnaugmentedViewd("image", 48)], lazy=lazy
         )
         return compose({"image": MetaTensor(_image())})["image"]
 
@@ -108,11 +108,11 @@ def test_what_waits_in_a_lazy_compose_is_done_before_the_views(lazy: bool) -> No
 
 def test_the_plain_view_is_the_image_by_area() -> None:
     image = _image()
-    view = PlainViewd("image", 24)({"image": image, "label": 1})
+    view = UnaugmentedViewd("image", 24)({"image": image, "label": 1})
     blocks = image.double().reshape(3, 24, 2, 24, 2).mean((2, 4)) / 255
     assert view["label"] == 1
     torch.testing.assert_close(view["image"].double(), blocks, atol=1e-4, rtol=0)
-    triple = PlainViewd("image", 24)({"image": torch.stack([image] * 3)})["image"]
+    triple = UnaugmentedViewd("image", 24)({"image": torch.stack([image] * 3)})["image"]
     assert torch.equal(triple[2], view["image"])
 
 

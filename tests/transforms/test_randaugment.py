@@ -89,7 +89,7 @@ def changes(patches, operation, monkeypatch):
     """Mean pixel change of one operation at magnitudes 1 to 10, on the same draws of base, signs and places."""
     only = OPERATIONS.index(operation)
     schedule = np.full((len(patches), 1), only)
-    monkeypatch.setattr("histo_monai.transforms.randaugment.draw_distinct", lambda *_: schedule)
+    monkeypatch.setattr("histo_monai.transforms.randaugment.random_distinct_schedule", lambda *_: schedule)
     means = []
     for magnitude in MAGNITUDES.tolist():
         views = WeakStrongViews(SIDE, 1, (magnitude, magnitude)).set_random_state(0)

@@ -6,8 +6,8 @@ from histo_monai.transforms.sequence import (
     UNUSED,
     apply_in_sequence,
     compose_in_sequence,
-    draw_distinct,
-    draw_schedule,
+    random_distinct_schedule,
+    random_schedule,
 )
 
 
@@ -45,7 +45,7 @@ def test_images_are_what_each_alone_would_be_in_fewer_calls_than_step_by_step():
 
         return apply
 
-    schedule = draw_schedule(np.random.RandomState(0), num, kinds, 0.6)
+    schedule = random_schedule(np.random.RandomState(0), num, kinds, 0.6)
     schedule[::2] = schedule[::2, ::-1]  # unused steps first
     images = torch.from_numpy(rng.random((num, 3, 2, 2)))
     expected = images.clone()
@@ -70,7 +70,7 @@ def test_operations_meet_their_images_together():
 
 
 def test_operations_are_selected_with_their_probability_in_every_order():
-    schedule = draw_schedule(np.random.RandomState(0), 20_000, 3, 0.3)
+    schedule = random_schedule(np.random.RandomState(0), 20_000, 3, 0.3)
     counts = [(schedule == operation).any(axis=1).mean() for operation in range(3)]
     # Four standard deviations of a share of 20,000: 4 sqrt(0.3 · 0.7 / 20000) = 0.013.
     assert np.allclose(counts, 0.3, atol=0.013)
@@ -82,14 +82,14 @@ def test_operations_are_selected_with_their_probability_in_every_order():
 
 
 def test_probability_zero_and_one_select_nothing_and_everything():
-    assert (draw_schedule(np.random.RandomState(0), 50, 4, 0.0) == UNUSED).all()
-    everything = draw_schedule(np.random.RandomState(0), 50, 4, 1.0)
+    assert (random_schedule(np.random.RandomState(0), 50, 4, 0.0) == UNUSED).all()
+    everything = random_schedule(np.random.RandomState(0), 50, 4, 1.0)
     assert (np.sort(everything, axis=1) == np.arange(4)).all()
 
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_distinct_operations_stand_at_every_step_equally_often(count):
-    schedule = draw_distinct(np.random.RandomState(0), 8000, 4, count)
+    schedule = random_distinct_schedule(np.random.RandomState(0), 8000, 4, count)
     assert schedule.shape == (8000, count)
     ordered = np.sort(schedule, axis=1)
     assert (ordered[:, 1:] > ordered[:, :-1]).all()
@@ -99,7 +99,7 @@ def test_distinct_operations_stand_at_every_step_equally_often(count):
 
 
 def test_fewer_distinct_operations_are_the_first_of_more():
-    few, many = (draw_distinct(np.random.RandomState(0), 50, 10, count) for count in (3, 10))
+    few, many = (random_distinct_schedule(np.random.RandomState(0), 50, 10, count) for count in (3, 10))
     assert (few == many[:, :3]).all()
 
 

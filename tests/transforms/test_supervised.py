@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.transforms.draws import Uniform
+from histo_monai.transforms.distributions import Uniform
 from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
 from histo_monai.transforms.supervised import SUPERVISED, SupervisedAugmentation, stains
-from histo_monai.transforms.views import plain_view
+from histo_monai.transforms.views import unaugmented_view
 from histo_monai.utils.stains import RGB_FROM_HED
 
 SIDE = 32
@@ -79,7 +79,7 @@ def test_probability_zero_gives_the_plain_view_at_any_size(patches):
     for size_px in (SIDE, SIDE // 2, SIDE + 8):
         views = SupervisedAugmentation(size_px, prob=0.0).set_random_state(0)(patches)
         assert views.dtype == torch.float32
-        assert torch.allclose(views, plain_view(patches, size_px), atol=1e-5)
+        assert torch.allclose(views, unaugmented_view(patches, size_px), atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(patches):
@@ -133,7 +133,7 @@ def test_plain_views_are_those_of_the_tests_and_the_others_stay_as_they_were(pat
     assert plain.sum() == 20
     assert torch.equal(drawn.matrices[~plain], without.matrices[~plain])
     views = augment.apply(patches, drawn)
-    assert torch.allclose(views[plain], plain_view(patches, SIDE)[plain], rtol=0, atol=1e-6)
+    assert torch.allclose(views[plain], unaugmented_view(patches, SIDE)[plain], rtol=0, atol=1e-6)
     assert SupervisedAugmentation(SIDE, unaugmented_fraction=1.0).randomize(
         8, 1
     ).matrices.unique().tolist() == [0, 1]

@@ -9,7 +9,7 @@ from histo_monai.transforms.operations.brightness_contrast import BrightnessCont
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.sequence import UNUSED
-from histo_monai.transforms.views import PRETRAINING, PretrainAugmentation, plain_view
+from histo_monai.transforms.views import PRETRAINING, PretrainAugmentation, unaugmented_view
 from histo_monai.utils.errors import InputError
 from tests.transforms.policies import PAPER, drawn_by, number_of, operations
 
@@ -104,12 +104,12 @@ def test_a_batch_leaves_the_same_state_behind_whatever_was_selected(patches):
 def test_ranges_without_change_give_the_plain_view(patches):
     # The flip has no range: two flips are none, so look at samples that drew it unmirrored too.
     augment = PretrainAugmentation(SIDE, 1.0, operations(**NOTHING)).set_random_state(0)
-    assert torch.allclose(augment(patches).flip(-1), plain_view(patches, SIDE), atol=1e-5)
+    assert torch.allclose(augment(patches).flip(-1), unaugmented_view(patches, SIDE), atol=1e-5)
 
 
 def test_probability_zero_gives_the_plain_view(patches):
     augmented = PretrainAugmentation(SIDE, 0.0).set_random_state(0)(patches)
-    assert torch.allclose(augmented, plain_view(patches, SIDE), atol=1e-6)
+    assert torch.allclose(augmented, unaugmented_view(patches, SIDE), atol=1e-6)
 
 
 @pytest.mark.parametrize("one", ONE_OPERATION, ids=lambda one: next(iter(one)))
@@ -119,7 +119,7 @@ def test_every_operation_moves_pixels_with_its_own_magnitude_per_patch(patches, 
         .set_random_state(4)(patches)
         .flip(-1)
     )
-    change = (augmented - plain_view(patches, SIDE)).abs().flatten(2).mean(-1)
+    change = (augmented - unaugmented_view(patches, SIDE)).abs().flatten(2).mean(-1)
     assert (change > 1e-4).float().mean() > 0.9
     # The three patches of a sample are equal going in: only their magnitudes can tell them apart. Blur has but
     # three kernels, so some pairs agree.
@@ -168,7 +168,7 @@ def test_photometric_operations_run_in_the_drawn_order(patches):
     augment = PretrainAugmentation(SIDE, 1.0, operations(**settings)).set_random_state(0)
     drawn = augment.randomize(*patches.shape[:2])
     hue_saturation, blur = number_of(HueSaturation, drawn), number_of(Blur, drawn)
-    expected = plain_view(patches, SIDE).flip(-1).flatten(0, 1)
+    expected = unaugmented_view(patches, SIDE).flip(-1).flatten(0, 1)
     for row in range(len(expected)):
         image = expected[row : row + 1]
         for operation in drawn.schedule[row // 3]:
@@ -223,7 +223,7 @@ def test_the_company_of_other_samples_changes_no_pixel(patches):
 def test_larger_patches_come_out_at_the_size_asked_for(patches):
     assert PretrainAugmentation(16).set_random_state(0)(patches).shape == (6, 3, 3, 16, 16)
     expected = patches.float().unflatten(-1, (16, 2)).unflatten(-3, (16, 2)).mean(dim=(-3, -1)) / 255
-    assert torch.allclose(plain_view(patches, 16), expected, atol=1e-6)
+    assert torch.allclose(unaugmented_view(patches, 16), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_batches_of_another_kind_are_refused(bad):
     with pytest.raises(ValueError, match="expected, got"):
         PretrainAugmentation(8)(bad)
     with pytest.raises(ValueError, match="expected, got"):
-        plain_view(bad, 8)
+        unaugmented_view(bad, 8)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from histo_monai.slides.resample import WHITE
 from histo_monai.slides.tiff import LevelTiles
 from histo_monai.utils.transfer import sent
 
-SHARE = 1 / 16
+MEMORY_FRACTION = 1 / 16
 """Fraction of a GPU's free memory for the tiles of one size."""
 
 _CPU_BYTES = 64 * 2**20
@@ -50,7 +50,7 @@ class TileStore:
 
     Args:
         codec: Decodes what it can; `LevelTiles.backend` decodes the others.
-        max_bytes: Of the tiles of one size; None: `SHARE` of the free memory of a GPU.
+        max_bytes: Of the tiles of one size; None: `MEMORY_FRACTION` of the free memory of a GPU.
 
     Attributes:
         stream: CUDA stream of all work on the tiles; None on a CPU.
@@ -184,7 +184,7 @@ class TileStore:
     def _budget(self) -> int:
         if self.device.type != "cuda":
             return _CPU_BYTES
-        return int(SHARE * torch.cuda.mem_get_info(self.device)[0])
+        return int(MEMORY_FRACTION * torch.cuda.mem_get_info(self.device)[0])
 
     @functools.cached_property
     def most_cut_bytes(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.data.readers.shared.shares import fair_shares
+from histo_monai.data.readers.shared.quotas import even_quotas
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.slides import open_slide
 from histo_monai.slides.artefacts import Artefact
@@ -29,14 +29,14 @@ SEARCHED_COLUMNS = ("slide_id", "path", "patient_id", "slide_mpp")
 
 
 def slides_to_search(
-    slides: pd.DataFrame, patches: pd.DataFrame, kept_apart: pd.DataFrame, *, shared_ids: bool
+    slides: pd.DataFrame, patches: pd.DataFrame, held_out: pd.DataFrame, *, shared_ids: bool
 ) -> pd.DataFrame:
     """Slides of the pretraining and of training patches, without validation and test slides.
 
     Args:
         slides: Pretraining slides with `slide_id`, `path`, `patient_id`, `mpp`.
         patches: `data.tables.columns.PATCH_COLUMNS`; only training rows are used.
-        kept_apart: `slide_id`, `path`, `patient_id` (empty if unknown) of validation and test. A slide is excluded by
+        held_out: `slide_id`, `path`, `patient_id` (empty if unknown) of validation and test. A slide is excluded by
             its file.
         shared_ids: All tables come from one collection: also exclude by slide and patient id.
 
@@ -50,10 +50,10 @@ def slides_to_search(
     searched = pd.concat([slides.rename(columns={"mpp": "slide_mpp"}), squares], ignore_index=True)
     searched = searched[list(SEARCHED_COLUMNS)].fillna({"patient_id": ""})
     file = searched["path"].map(os.path.realpath)
-    searched = searched[~file.duplicated() & ~file.isin(set(kept_apart["path"].map(os.path.realpath)))]
+    searched = searched[~file.duplicated() & ~file.isin(set(held_out["path"].map(os.path.realpath)))]
     if shared_ids:
         for column in ("slide_id", "patient_id"):
-            searched = searched[~searched[column].isin(set(kept_apart[column]) - {""})]
+            searched = searched[~searched[column].isin(set(held_out[column]) - {""})]
     if searched.empty:
         raise InputError("every slide is used for validation or test. Fix: add slides to the corpus.")
     twice = searched[searched["slide_id"].duplicated(keep=False)]
@@ -96,7 +96,7 @@ class Search:
     outlines: Mapping[str, str] = field(default_factory=dict)
 
 
-def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processes: int) -> pd.DataFrame:
+def sample_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processes: int) -> pd.DataFrame:
     """Cells with tissue on the grid whose stride is the field of a patch, so candidates do not overlap.
 
     A slide with more than `per_slide` cells gets a random subset from its own generator.
@@ -115,23 +115,23 @@ def draw_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processe
     work = partial(_of_slide, search=search, seed=seed)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
     jobs = (list(slides["slide_id"]), [Path(path) for path in slides["path"]], mpps)
-    drawn = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
-    counts = [len(centers) for centers, _ in drawn]
+    surveys = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
+    counts = [len(centers) for centers, _ in surveys]
     if not any(counts):
         raise InputError(
             f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm. Fix: lower --side-um, "
             "or index.min_tissue_fraction."
         )
-    rows = slides.assign(slide_mpp=[mpp for _, mpp in drawn]).loc[np.repeat(slides.index, counts)]
+    rows = slides.assign(slide_mpp=[mpp for _, mpp in surveys]).loc[np.repeat(slides.index, counts)]
     rows = rows.reset_index(drop=True)
-    rows[["y", "x"]] = np.concatenate([centers for centers, _ in drawn])
+    rows[["y", "x"]] = np.concatenate([centers for centers, _ in surveys])
     places = rows["y"].map("{:.1f}".format) + "-" + rows["x"].map("{:.1f}".format)
     return labeled_table(
         rows.assign(patch_id=rows["slide_id"] + "-" + places, mpp=search.mpp, side_px=search.patch_px)
     )
 
 
-def draw_unlabeled(
+def sample_unlabeled(
     slides: pd.DataFrame, num: int, search: Search, *, seed: int, processes: int, or_fewer: bool = False
 ) -> pd.DataFrame:
     """`num` candidates, equally many from each slide as far as its tissue allows.
@@ -143,27 +143,27 @@ def draw_unlabeled(
         or_fewer: Accept fewer candidates if the tissue is too small.
 
     Returns:
-        Table as of `draw_candidates`; slides alternate, so the first batch in order already covers all slides.
+        Table as of `sample_candidates`; slides alternate, so the first batch in order already covers all slides.
 
     Raises:
-        InputError: An error of `draw_candidates`, or the tissue is too small for `num` patches.
+        InputError: An error of `sample_candidates`, or the tissue is too small for `num` patches.
     """
-    # A slide offers up to four times its fair number, to compensate for slides with little tissue.
+    # A slide offers up to four times its even quota, to compensate for slides with little tissue.
     offer = min(num, _LEAST_OFFER + _SURPLUS * -(-num // len(slides)))
-    rows = draw_candidates(slides, replace(search, per_slide=offer), seed=seed, processes=processes)
+    rows = sample_candidates(slides, replace(search, per_slide=offer), seed=seed, processes=processes)
     key = generator(seed, "unlabeled").permutation(len(rows))
     turns = rows.assign(key=key).sort_values("key", kind="stable").groupby("slide_id", sort=True)
-    room = turns.size()
+    limits = turns.size()
     num = min(num, len(rows)) if or_fewer else num
     if len(rows) < num:
         raise InputError(
-            f"{num} unlabeled patches are requested, but the tissue of the {len(room)} slides outside validation and "
+            f"{num} unlabeled patches are requested, but the tissue of the {len(limits)} slides outside validation and "
             f"test holds {len(rows)} without overlap. Fix: request fewer, or add slides."
         )
     turn = turns.cumcount()
-    share = pd.Series(fair_shares(room.to_numpy(), num), index=room.index)
-    taken = turn[turn < rows["slide_id"].loc[turn.index].map(share)]
-    order = taken.index[np.lexsort((rows["slide_id"].loc[taken.index], taken))]
+    quotas = pd.Series(even_quotas(limits.to_numpy(), num), index=limits.index)
+    selected = turn[turn < rows["slide_id"].loc[turn.index].map(quotas)]
+    order = selected.index[np.lexsort((rows["slide_id"].loc[selected.index], selected))]
     return rows.loc[order].reset_index(drop=True)
 
 
@@ -182,6 +182,6 @@ def _of_slide(
     inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)
     centers = centers[inside]
     if len(centers) > search.per_slide:
-        drawn = generator(seed, "candidates", slide_id).choice(len(centers), search.per_slide, replace=False)
-        centers = centers[np.sort(drawn)]
+        sample = generator(seed, "candidates", slide_id).choice(len(centers), search.per_slide, replace=False)
+        centers = centers[np.sort(sample)]
     return centers, slide.mpp

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.data.readers.coordinates import read_patch_centers
-from histo_monai.data.readers.shared.shares import fair_shares
+from histo_monai.data.readers.shared.quotas import even_quotas
 from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.splits import check_patients_apart, split_slides
@@ -80,10 +80,10 @@ def survey_slide(
         with open_slide(path, mpp) as slide:
             mask, mask_mpp, *_ = usable_tissue(slide, placement.tissue_mpp, placement.artefacts, outlines)
             _check_resolution(path, slide.level_mpps, placement.mpps[0])
-            drawn = generator(seed, "centers", slide_id)
+            rng = generator(seed, "centers", slide_id)
             within_um = placement.patch_px * placement.mpps[-1]
             if coordinates:
-                centers = _from_file(Path(coordinates), slide, num, within_um, drawn)
+                centers = _from_file(Path(coordinates), slide, num, within_um, rng)
             else:
                 centers = sample_centers(
                     mask,
@@ -92,7 +92,7 @@ def survey_slide(
                     num=num,
                     side_um=placement.patch_px * placement.mpps[0],
                     min_tissue_fraction=placement.min_tissue_fraction,
-                    generator=drawn,
+                    generator=rng,
                     within_um=within_um,
                 )
             if not len(centers):
@@ -104,7 +104,7 @@ def survey_slide(
 
 
 def _from_file(
-    path: Path, slide: Slide, num: int, within_um: float, drawn: np.random.Generator
+    path: Path, slide: Slide, num: int, within_um: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Up to `num` random patch centers of a coordinate file whose coarsest field lies inside the slide."""
     centers = np.rint(read_patch_centers(path))
@@ -116,7 +116,7 @@ def _from_file(
             "(patch_px × coarsest mpp). Fix: use the coordinates of this slide."
         )
     centers = np.unique(centers[inside], axis=0).astype(np.int64)
-    return drawn.permutation(centers)[:num]
+    return rng.permutation(centers)[:num]
 
 
 def _why_no_center(has_tissue: bool, placement: Placement) -> str:
@@ -230,17 +230,17 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
             f"no slide is in the {split} split. Fix: write {split} into a row's column split if your table fills it; "
             "else add slides, or change index.validation_fraction."
         )
-    room = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
-    if room.sum() < wanted:
+    limits = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
+    if limits.sum() < wanted:
         raise InputError(
-            f"the tissue of the {len(offers)} {split} slides holds {room.sum()} samples, {wanted} are requested. "
+            f"the tissue of the {len(offers)} {split} slides holds {limits.sum()} samples, {wanted} are requested. "
             f"Fix: lower num_{split}, add slides, or lower index.min_tissue_fraction."
         )
     parts = [
         pd.DataFrame(
             {"slide_id": s.slide_id, "y": s.centers_yx[:k, 0], "x": s.centers_yx[:k, 1], "split": split}
         )
-        for s, k in zip(offers, fair_shares(room, wanted), strict=True)
+        for s, k in zip(offers, even_quotas(limits, wanted), strict=True)
         if s.centers_yx is not None
     ]
     # Slides alternate, so that the first batch in order already covers all slides.

@@ -81,11 +81,11 @@ def _one_sided(table: pd.DataFrame) -> list[str]:
     lines = []
     for split in ("train", "validation", "test"):
         labels = table.loc[(table["split"] == split) & (table["label"] != ""), "label"]
-        shares = labels.value_counts(normalize=True)
-        if len(shares) and shares.iloc[0] >= _ONE_SIDED:
+        proportions = labels.value_counts(normalize=True)
+        if len(proportions) and proportions.iloc[0] >= _ONE_SIDED:
             lines.append(
-                f"{shares.iloc[0]:.0%} of the {len(labels)} {split} patches are {shares.index[0]!r}, so a constant "
-                "prediction has this accuracy. Fix: add patches of other classes"
+                f"{proportions.iloc[0]:.0%} of the {len(labels)} {split} patches are {proportions.index[0]!r}, "
+                "so a constant prediction has this accuracy. Fix: add patches of other classes"
             )
     return lines
 

@@ -13,7 +13,7 @@ from histo_monai.data.leakage.ids import no_patients
 from histo_monai.data.leakage.review import Surroundings, review
 from histo_monai.data.tables.columns import SPLITS
 from histo_monai.data.tables.patches import LabeledDataset, empty_table
-from histo_monai.data.tables.splits import draw_splits, in_order_of_splits, label_ranks
+from histo_monai.data.tables.splits import in_order_of_splits, label_ranks, random_splits
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import generator
 
@@ -62,7 +62,7 @@ def build_labels(
         table["split"] = table["split"].replace({"": "train", "validation": "train"})
         about_split += _check_classes(table)
     else:
-        table["split"] = draw_splits(
+        table["split"] = random_splits(
             table,
             validation_fraction,
             generator(seed, "label split"),

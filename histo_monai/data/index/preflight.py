@@ -10,7 +10,7 @@ import pandas as pd
 from histo_monai.data.tables.folds import assign_folds, slides_to_fold, why_no_diagnosis
 from histo_monai.data.tables.label_folds import deal_folds
 from histo_monai.data.tables.manifests import first_five
-from histo_monai.data.tables.splits import drawn_by, labeled_rows
+from histo_monai.data.tables.splits import labeled_rows, with_label_ranks
 from histo_monai.data.tables.tasks import sole_groups, split_rows, training_mpp
 from histo_monai.slides import choose_level
 from histo_monai.slides.tiles.blocks import whole_stride
@@ -130,7 +130,7 @@ def _cross_validation(table: pd.DataFrame, ahead: Ahead) -> list[str]:
     if (table["split"] == "validation").any() or _labels_left(table, ahead):
         return []
     for seed in ahead.seeds:
-        for label, group in sole_groups(labeled_rows(drawn_by(table, seed), ahead.alpha)).items():
+        for label, group in sole_groups(labeled_rows(with_label_ranks(table, seed), ahead.alpha)).items():
             labels = f"all labels of class {label!r}" if label else "all labels"
             why = f"{labels} are of {group}, and cross-validation needs two patients of each class"
             if (table["split"] == "test").any():
@@ -146,7 +146,7 @@ def _cross_validation(table: pd.DataFrame, ahead: Ahead) -> list[str]:
 def _labels_left(table: pd.DataFrame, ahead: Ahead) -> list[str]:
     for seed in ahead.seeds:
         try:
-            labeled_rows(drawn_by(table, seed), ahead.alpha)
+            labeled_rows(with_label_ranks(table, seed), ahead.alpha)
         except InputError as error:
             return [str(error)]
     return []
@@ -223,8 +223,8 @@ def _folds(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: Ahead, maps: 
             assign_folds(slides, 2, generator(seed, "folds"))
         except InputError as error:
             return [f"{str(error).removesuffix('.')}, {NO_MAPS}"]
-        drawn = drawn_by(table, seed)
-        train, labeled = split_rows(drawn, "train"), labeled_rows(drawn, ahead.alpha)
+        ranked = with_label_ranks(table, seed)
+        train, labeled = split_rows(ranked, "train"), labeled_rows(ranked, ahead.alpha)
         folds = deal_folds(train, labeled, maps.num_folds, generator(seed, "label folds"))
         if folds.why_none:
             return [

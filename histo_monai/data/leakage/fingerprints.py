@@ -22,7 +22,7 @@ _ORDER = 12
 _NUM_BYTES = _ORDER**2 // 8
 _PER_CLASS = _ORDER**2 // 4
 _GRAY_LEVELS = 8
-_LEAST_SHARE = 0.25
+_LEAST_FRACTION = 0.25
 
 
 def fingerprint(pixels: NDArray[np.uint8]) -> bytes:
@@ -37,7 +37,7 @@ def fingerprint(pixels: NDArray[np.uint8]) -> bytes:
     """
     gray = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2GRAY)
     small = cv2.resize(gray, (_SIDE_PX, _SIDE_PX), interpolation=cv2.INTER_AREA).astype(np.float64)
-    if (np.abs(small - np.median(small)) > _GRAY_LEVELS).mean() < _LEAST_SHARE:
+    if (np.abs(small - np.median(small)) > _GRAY_LEVELS).mean() < _LEAST_FRACTION:
         return b""
     bits = dctn(small, norm="ortho")[:_ORDER, :_ORDER] > 0
     bits[0, 0] = False

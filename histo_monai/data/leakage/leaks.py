@@ -51,14 +51,14 @@ def find_leaks(
     taught = patches[patches["is_image"]].assign(patient="", slide="") if within_patients else patches
     learned = _firsts(taught)
     everything = pd.concat([_firsts(patches), _firsts(_of_slides(teaching, teaching["split"], slides))])
-    seen = _of_slides(corpus, PRETRAINING, slides)
+    pretraining = _of_slides(corpus, PRETRAINING, slides)
     if not shared_ids:
-        seen[["patient", "slide"]] = ""
+        pretraining[["patient", "slide"]] = ""
     parts = []
     for one, other in itertools.combinations(SPLITS, 2):
         of = learned if other == "validation" else everything
         parts.append(_shared(of[of["split"] == one], of[of["split"] == other]))
-    parts.append(_shared(everything[everything["split"] == "test"], _firsts(seen)))
+    parts.append(_shared(everything[everything["split"] == "test"], _firsts(pretraining)))
     leaks = pd.concat(parts, ignore_index=True)
     return leaks.drop_duplicates(["first", "second", "second_split"]).reset_index(drop=True)
 

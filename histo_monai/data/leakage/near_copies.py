@@ -21,12 +21,12 @@ _TILE, _COLUMNS = 64, 1024  # Pairs per block, sized for the processor's cache.
 
 
 def near_copies(
-    seen: pd.DataFrame, sides: Sequence[tuple[str, str]], kind: str, processes: int
+    images: pd.DataFrame, sides: Sequence[tuple[str, str]], kind: str, processes: int
 ) -> pd.DataFrame:
     """Pairs of images of two splits that differ in few bits, in any of eight orientations.
 
     Args:
-        seen: `name`, `split`, `digest` and `fingerprint` (may be empty) of images; pairs of one digest are skipped as
+        images: `name`, `split`, `digest` and `fingerprint` (may be empty); pairs of one digest are skipped as
             equal images.
         sides: Pairs of splits to compare.
         processes: Blocks compared in parallel; does not affect the result.
@@ -34,10 +34,10 @@ def near_copies(
     Returns:
         `NEAR_COLUMNS`, the nearest first.
     """
-    seen = seen[seen["fingerprint"] != ""]
+    images = images[images["fingerprint"] != ""]
     parts = [pd.DataFrame(columns=list(NEAR_COLUMNS))]
     for one, other in sides:
-        left, right = seen[seen["split"] == one], seen[seen["split"] == other]
+        left, right = images[images["split"] == one], images[images["split"] == other]
         pairs = _pairs(left["fingerprint"].tolist(), right["fingerprint"].tolist(), processes)
         first, second = left.iloc[pairs[:, 0]], right.iloc[pairs[:, 1]]
         columns = (first["name"].array, one, second["name"].array, other, pairs[:, 2])

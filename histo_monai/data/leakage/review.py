@@ -101,8 +101,8 @@ def with_splits_of_patches(whole_slides: pd.DataFrame, table: pd.DataFrame) -> p
     split = []
     for row in whole_slides.itertuples():
         own = of_slide.get(row.slide_id) or row.split
-        drawn = own or (of_patient.get(row.patient_id) if row.patient_id else None) or "train"
-        split.append("test" if row.split == "test" else drawn)
+        assigned = own or (of_patient.get(row.patient_id) if row.patient_id else None) or "train"
+        split.append("test" if row.split == "test" else assigned)
     return whole_slides.assign(split=pd.Series(split, index=whole_slides.index, dtype=str))
 
 

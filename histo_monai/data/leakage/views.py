@@ -37,9 +37,9 @@ def look_at_slides(files: pd.DataFrame, processes: int) -> pd.DataFrame:
     each = files.assign(real=real).drop_duplicates("real")
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in each["mpp"]]
     work = partial(map_over_processes, processes=processes, title="thumbnails", unit="slide")
-    seen = list(work(_look, list(each["path"]), mpps))
+    thumbnails = list(work(_look, list(each["path"]), mpps))
     table = pd.DataFrame(
-        seen, columns=["digest", "fingerprint", "problem", "content"], index=each["real"], dtype=str
+        thumbnails, columns=["digest", "fingerprint", "problem", "content"], index=each["real"], dtype=str
     )
     return table.loc[real].set_axis(pd.Index(files["path"], name="path"))
 

@@ -75,7 +75,7 @@ class Batches(Sampler[list[int]], ABC):
     def whole(self) -> Iterator[Rows]:
         """Batches of all processes together."""
 
-    def draw(self, *keys: int) -> np.random.Generator:
+    def rng(self, *keys: int) -> np.random.Generator:
         """Random generator of the epoch; keys separate several generators."""
         assert self.seed is not None
         return generator(self.seed, self.purpose, self.epoch, *keys)
@@ -119,7 +119,7 @@ class EpochBatches(Batches):
         """Batches of all processes together."""
         rows = np.arange(self.num_samples)
         if self.seed is not None:
-            rows = shuffled_order(self.draw(), self.num_samples, self.slides, MAX_OPEN)
+            rows = shuffled_order(self.rng(), self.num_samples, self.slides, MAX_OPEN)
         for number in range(self.num_batches):
             yield rows[number * self.batch_size : (number + 1) * self.batch_size]
 
@@ -168,14 +168,14 @@ class ShuffledBatches(Batches):
         passes = 0
         for _ in range(self.num_batches):
             while len(waiting) < self.batch_size:
-                order = shuffled_order(self.draw(passes), self.num_samples, self.slides, MAX_OPEN)
+                order = shuffled_order(self.rng(passes), self.num_samples, self.slides, MAX_OPEN)
                 waiting = np.concatenate([waiting, order])
                 passes += 1
             yield waiting[: self.batch_size]
             waiting = waiting[self.batch_size :]
 
 
-class DrawnBatches(Batches):
+class WeightedBatches(Batches):
     """Full batches of rows sampled with replacement.
 
     Args:
@@ -204,4 +204,4 @@ class DrawnBatches(Batches):
 
     def whole(self) -> Iterator[Rows]:
         """Batches of all processes together."""
-        yield from self.draw().choice(len(self.chances), (self.num_batches, self.batch_size), p=self.chances)
+        yield from self.rng().choice(len(self.chances), (self.num_batches, self.batch_size), p=self.chances)

@@ -97,7 +97,7 @@ class PatchReading:
         Pixels are (n, 1, 3, times P, times P), and not cached.
         """
         wide = rows.assign(side_px=rows["side_px"] * times)
-        dataset = LabeledPatches(wide, patch_px=self.patch_px * times, max_kept_bytes=0)
+        dataset = LabeledPatches(wide, patch_px=self.patch_px * times, max_cache_bytes=0)
         return self.loader(dataset, rows, EpochBatches(len(rows), batch_size, seed=None))
 
     def dataset(self, rows: pd.DataFrame) -> LabeledPatches:

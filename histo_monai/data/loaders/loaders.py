@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from histo_monai.data.decoding.patches import is_decodable, read_patches
 from histo_monai.data.decoding.tile_store import TileStore
-from histo_monai.data.loaders.kept import MAX_BYTES, KeptPixels
 from histo_monai.data.loaders.order import slides_to_mix
+from histo_monai.data.loaders.pixel_cache import MAX_BYTES, PixelCache
 from histo_monai.data.loaders.reader import check_on_slide
 from histo_monai.slides import MAX_OPEN, Box, Slide, SlidePool, concentric_boxes
 from histo_monai.utils.errors import InputError
@@ -64,7 +64,7 @@ class ConcentricPatches(PatchDataset):
         patch_px: P.
         offsets: C centers of each sample; its patches are those of the first center, then of the next.
         max_open_slides: Limit of open slides per process.
-        max_kept_bytes: Limit of the pixel cache (`KeptPixels`).
+        max_cache_bytes: Limit of the pixel cache (`PixelCache`).
 
     Raises:
         InputError: A center names a slide that is not in `slides`.
@@ -79,7 +79,7 @@ class ConcentricPatches(PatchDataset):
         patch_px: int,
         offsets: Offsets = ONE_CENTER,
         max_open_slides: int = MAX_OPEN,
-        max_kept_bytes: int = MAX_BYTES,
+        max_cache_bytes: int = MAX_BYTES,
     ) -> None:
         rows = pd.Index(slides["slide_id"]).get_indexer(pd.Index(centers["slide_id"]))
         if (rows < 0).any():
@@ -96,7 +96,7 @@ class ConcentricPatches(PatchDataset):
         self.offsets = np.array(offsets, dtype=np.float64).reshape(-1, 2)
         self.num_patches = len(self.offsets) * len(self.mpps)
         self._pool = SlidePool(max_open_slides)
-        self._kept = KeptPixels(len(rows), (self.num_patches, 3, patch_px, patch_px), max_kept_bytes)
+        self._cache = PixelCache(len(rows), (self.num_patches, 3, patch_px, patch_px), max_cache_bytes)
 
     def __len__(self) -> int:
         return len(self.slide_row)
@@ -109,7 +109,7 @@ class ConcentricPatches(PatchDataset):
     @property
     def slides_to_mix(self) -> NDArray[np.int32] | None:
         """Slide number of each row if reading few slides at a time is faster, else None."""
-        return slides_to_mix(self.slide_row, max_open=self._pool.max_open, num_kept=self._kept.num)
+        return slides_to_mix(self.slide_row, max_open=self._pool.max_open, num_cached=self._cache.num)
 
     def __getitem__(self, index: int) -> Patches:
         """One sample, with a leading axis of 1."""
@@ -118,7 +118,7 @@ class ConcentricPatches(PatchDataset):
     def __getitems__(self, indices: Sequence[int]) -> Patches:
         """A batch, in the order of `indices`."""
         rows = np.asarray(indices, dtype=np.int64)
-        return torch.from_numpy(self._kept.get(rows, self._read)), torch.from_numpy(rows)
+        return torch.from_numpy(self._cache.get(rows, self._read)), torch.from_numpy(rows)
 
     def suits(self, store: TileStore) -> bool:
         """Whether a store decodes the slides, judged by a few of them; others are decoded by the CPU."""

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from histo_monai.data.tables.counting import stable_order
 
-SHARE_ROWS = 128
+BLOCK_ROWS = 128
 """Most rows per block of a slide: eight reading processes open a slide for sixteen rows each."""
 
 
 def shuffled_order(
-    draw: np.random.Generator, num_rows: int, slides: NDArray[np.int32] | None, window: int
+    rng: np.random.Generator, num_rows: int, slides: NDArray[np.int32] | None, window: int
 ) -> NDArray[np.int64]:
     """A random order of rows, each once, shape (num_rows,).
 
@@ -28,30 +28,30 @@ def shuffled_order(
         slides: Slide number of each row, shape (num_rows,); None: one order of all rows.
         window: Blocks mixed at a time, at least 1; limits the slides read at a time.
     """
-    order = draw.permutation(num_rows)
+    order = rng.permutation(num_rows)
     if slides is None:
         return order
     by_slide = order[stable_order(slides[order])]
     ends = np.flatnonzero(np.r_[np.diff(slides[by_slide]) != 0, True]) + 1
     count = np.diff(ends, prepend=0)
     rank = np.arange(num_rows) - np.repeat(ends - count, count)
-    shares = -(-count // SHARE_ROWS)
-    before = np.cumsum(shares) - shares
-    share = np.repeat(before, count) + rank * np.repeat(shares, count) // np.repeat(count, count)
-    window_of_row = (draw.permutation(int(shares.sum())) // window).astype(np.int32)[share]
-    mixed = draw.permutation(num_rows)
+    num_blocks = -(-count // BLOCK_ROWS)
+    first_block = np.cumsum(num_blocks) - num_blocks
+    block = np.repeat(first_block, count) + rank * np.repeat(num_blocks, count) // np.repeat(count, count)
+    window_of_row = (rng.permutation(int(num_blocks.sum())) // window).astype(np.int32)[block]
+    mixed = rng.permutation(num_rows)
     return by_slide[mixed][stable_order(window_of_row[mixed])]
 
 
-def slides_to_mix(slides: NDArray[np.int32], *, max_open: int, num_kept: int) -> NDArray[np.int32] | None:
+def slides_to_mix(slides: NDArray[np.int32], *, max_open: int, num_cached: int) -> NDArray[np.int32] | None:
     """The slides of rows if reading few at a time is faster, else None.
 
     Args:
         slides: Slide number of each row; negative for an image file.
         max_open: Open slides per process.
-        num_kept: Rows in the cache.
+        num_cached: Rows in the cache.
     """
     is_square = slides >= 0
-    if len(slides) <= num_kept or len(pd.unique(slides[is_square])) <= max_open:
+    if len(slides) <= num_cached or len(pd.unique(slides[is_square])) <= max_open:
         return None
     return slides

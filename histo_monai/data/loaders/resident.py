@@ -16,7 +16,7 @@ from histo_monai.data.loaders.loaders import ConcentricPatches, PatchDataset, Pa
 from histo_monai.data.loaders.sent import SentPatches
 from histo_monai.utils.transfer import sent
 
-SHARE = 0.25
+MEMORY_FRACTION = 0.25
 """Fraction of a GPU's free memory that one table may use."""
 
 
@@ -30,7 +30,7 @@ def repeated_batches(
         workers: Number of reading processes; 0 reads in this process.
         device: Device of the training.
     """
-    if device.type == "cuda" and dataset.num_bytes <= SHARE * torch.cuda.mem_get_info(device)[0]:
+    if device.type == "cuda" and dataset.num_bytes <= MEMORY_FRACTION * torch.cuda.mem_get_info(device)[0]:
         return ResidentPatches(dataset, batches, workers=workers, device=device)
     return read_batches(dataset, batches, workers=workers, device=device)
 

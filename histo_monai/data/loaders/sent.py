@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
-from histo_monai.data.loaders.kept import shared_zeros
 from histo_monai.data.loaders.loaders import AHEAD, PatchDataset, Patches, patch_loader
+from histo_monai.data.loaders.pixel_cache import shared_zeros
 
 _LOG = logging.getLogger(__name__)
 

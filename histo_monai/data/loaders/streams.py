@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from histo_monai.data.loaders.batches import DrawnBatches, ShuffledBatches
+from histo_monai.data.loaders.batches import ShuffledBatches, WeightedBatches
 from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
 from histo_monai.data.loaders.loaders import Patches
 from histo_monai.data.loaders.resident import PatchLoader
@@ -74,7 +74,7 @@ def two_streams(
         batch_size: Labeled patches per batch.
         mu: Unlabeled patches per labeled one.
         num_batches: Batches per epoch; None: enough for every row of both tables.
-        chances: Sampling probabilities of the unlabeled rows (`DrawnBatches`); None: uniform passes.
+        chances: Sampling probabilities of the unlabeled rows (`WeightedBatches`); None: uniform passes.
     """
     num = num_batches or max(-(-len(labeled) // batch_size), -(-len(unlabeled) // (mu * batch_size)))
     stream = partial(shuffled, reading, seed=seed, num_batches=num)
@@ -82,7 +82,7 @@ def two_streams(
     if chances is None:
         return of_labeled, stream(unlabeled, mu * batch_size, purpose="unlabeled")
     of_rank = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
-    batches = DrawnBatches(
+    batches = WeightedBatches(
         chances, mu * batch_size, num_batches=num, seed=seed, purpose="unlabeled", **of_rank
     )
     return of_labeled, reading.stream(reading.dataset(unlabeled), unlabeled, batches)

@@ -63,7 +63,7 @@ def check_patients_apart(table: pd.DataFrame) -> None:
         )
 
 
-def draw_splits(
+def random_splits(
     table: pd.DataFrame,
     validation_fraction: float,
     generator: np.random.Generator,
@@ -104,7 +104,7 @@ def draw_splits(
     for attempt in range(_ATTEMPTS):
         # If splitting within classes fails, a patient may hold all patches of a class; split without classes.
         strata = stratum if attempt < _ATTEMPTS // 2 else np.zeros_like(stratum)
-        chosen = _draw_groups(number, strata, validation_fraction, generator)[number]
+        chosen = _random_groups(number, strata, validation_fraction, generator)[number]
         sides = [set(label[chosen]), set(label[~chosen])]
         if sides[0] == sides[1]:
             break
@@ -146,7 +146,7 @@ def _strata_of_groups(number: np.ndarray, label: np.ndarray, num_groups: int) ->
     return np.where(low == high, low, -1)
 
 
-def _draw_groups(
+def _random_groups(
     number: np.ndarray, stratum: np.ndarray, fraction: float, generator: np.random.Generator
 ) -> np.ndarray:
     """Mask of the validation groups, shape (groups,), bool."""
@@ -207,8 +207,8 @@ def label_ranks(table: pd.DataFrame, generator: np.random.Generator) -> pd.Serie
     return pd.Series(rank, index=table.index)
 
 
-def drawn_by(table: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The table with the label ranks of a run's seed; seed 0 uses the ranks of the index stage.
+def with_label_ranks(table: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The table with the label ranks of a run's seed. Seed 0 uses the ranks of the index stage.
 
     Args:
         table: The complete table, `columns.PATCH_COLUMNS` with splits and ranks; a part would change the ranks.

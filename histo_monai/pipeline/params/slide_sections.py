@@ -22,7 +22,7 @@ from histo_monai.utils.settings.rules import (
 )
 
 View = Literal["flip", "rotate_90", "rotate_180", "rotate_270", "strong_stain", "weak_stain"]
-"""Names of `transforms.plain_views`, which params do not import."""
+"""Names of `transforms.fixed_views`, which params do not import."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import pandas as pd
 from histo_monai.data.index.candidates import (
     PLENTY,
     Search,
-    draw_unlabeled,
     outlines_by_slide,
+    sample_unlabeled,
     slides_to_search,
 )
 from histo_monai.data.index.corpus import Placement, build_pretraining_index, no_slides
@@ -225,7 +225,7 @@ def _unlabeled(
     slides = pd.concat([same, whole_slides[whole_slides["split"] == "train"]])
     try:
         slides = slides_to_search(slides, table, held_out, shared_ids=True)
-        return draw_unlabeled(
+        return sample_unlabeled(
             slides, wanted, search, seed=params.index.seed, processes=processes, or_fewer=num is None
         )
     except InputError as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from histo_monai.data.index.candidates import Search, draw_candidates, outlines_by_slide, slides_to_search
+from histo_monai.data.index.candidates import Search, outlines_by_slide, sample_candidates, slides_to_search
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.data.tables.columns import read_surveyed_slides
 from histo_monai.data.tables.tasks import training_mpp
@@ -76,14 +76,14 @@ def candidates_of(
     slides = read_surveyed_slides(paths.SLIDES_CSV)
     within_patients = DATASETS[params.dataset].validation_within_patients(params.labels_section)
     others = ("test",) if within_patients else ("validation", "test")
-    kept_apart = patches[patches["split"].isin(others)]
+    held_out = patches[patches["split"].isin(others)]
     root = paths.dataset_folder(params.source, params.pretraining_dataset)
     manifest = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
     if params.is_validation_separate:
-        kept_apart = pd.concat([kept_apart, manifest[manifest["split"] == "validation"]])
+        held_out = pd.concat([held_out, manifest[manifest["split"] == "validation"]])
     search = replace(search, outlines=outlines_by_slide(manifest))
     shared_ids = params.pretraining_dataset == params.dataset
-    searched = slides_to_search(slides, patches, kept_apart, shared_ids=shared_ids)
+    searched = slides_to_search(slides, patches, held_out, shared_ids=shared_ids)
     if most < math.inf:
         search = replace(search, per_slide=min(search.per_slide, math.ceil(most / len(searched))))
-    return draw_candidates(searched, search, seed=seed, processes=processes)
+    return sample_candidates(searched, search, seed=seed, processes=processes)

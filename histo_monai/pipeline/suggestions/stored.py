@@ -40,7 +40,7 @@ def stored_embeddings(
     Args:
         run: its models' heads are loaded, without their encoders.
         search: Of the candidates.
-        candidates: Rows of `draw_candidates`.
+        candidates: Rows of `sample_candidates`.
         labeled: Rows of data/index/patches.csv.
 
     Returns:

@@ -23,11 +23,11 @@ class Mixing:
     order: torch.Tensor
 
     @classmethod
-    def draw(cls, step: Step, num: int, beta: float, device: torch.device) -> Mixing:
+    def sample(cls, step: Step, num: int, beta: float, device: torch.device) -> Mixing:
         """Random mixing of a step; weights are max(x, 1 - x), x of Beta(beta, beta)."""
-        random = step.generator("mixing")
-        weights = sent(torch.from_numpy(random.beta(beta, beta, num)).float(), device)
-        order = sent(torch.from_numpy(random.permutation(num)), device)
+        rng = step.generator("mixing")
+        weights = sent(torch.from_numpy(rng.beta(beta, beta, num)).float(), device)
+        order = sent(torch.from_numpy(rng.permutation(num)), device)
         return cls(torch.maximum(weights, 1 - weights), order)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:

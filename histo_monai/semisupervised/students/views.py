@@ -9,7 +9,7 @@ import torch
 
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import StrongRanges
-from histo_monai.transforms.draws import MAX_MAGNITUDE
+from histo_monai.transforms.distributions import MAX_MAGNITUDE
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.randaugment import STRONG, WeakStrongViews, strong_operations
 from histo_monai.transforms.supervised import SupervisedAugmentation

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from histo_monai.transforms.draws import Source
+from histo_monai.transforms.distributions import Source
 from histo_monai.transforms.operations.buffers import Buffers, Pixels
 
 
@@ -22,7 +22,7 @@ class Operation(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Parameters of each patch, float64, on the CPU, sampled for scheduled and other patches."""
 
     @property
@@ -32,14 +32,14 @@ class Operation(ABC):
 
 
 class Geometric(Operation):
-    """Operation whose `draw` gives matrices, output to input (`geometry`), shape (N, S, 3, 3).
+    """Operation whose `sample` gives matrices, output to input (`geometry`), shape (N, S, 3, 3).
 
     A view's matrices are composed into one warp before all photometric operations.
     """
 
 
 class Photometric(Operation):
-    """Operation whose `draw` gives k parameters, shape (N, S, k); both executions agree to a tenth of a gray level.
+    """Operation whose `sample` gives k parameters, shape (N, S, k); both executions agree to a tenth of a gray level.
 
     Attributes:
         needs_normals: Whether the executions read `normals`.

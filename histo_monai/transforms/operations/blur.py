@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from histo_monai.transforms.draws import Quantity, Source
+from histo_monai.transforms.distributions import Quantity, Source
 from histo_monai.transforms.operations.base import Photometric, per_image
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip_at_one
 
@@ -40,9 +40,9 @@ class Blur(Photometric):
         """Smallest side of a view: the border is mirrored over the kernel's radius."""
         return kernel_radius(self._max_kernel, self.kernel_px) + 1
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Right half of the kernel (`gaussian_weights`)."""
-        return gaussian_weights(self.kernel.draw(source), self._max_kernel, self.kernel_px)
+        return gaussian_weights(self.kernel.sample(source), self._max_kernel, self.kernel_px)
 
     @property
     def _max_kernel(self) -> int:

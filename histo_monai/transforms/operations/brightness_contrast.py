@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import torch
 
-from histo_monai.transforms.draws import Quantity, Source, check_range
+from histo_monai.transforms.distributions import Quantity, Source, check_range
 from histo_monai.transforms.operations.base import Photometric, per_image
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip, clip_at_one
 
@@ -30,9 +30,9 @@ class BrightnessContrast(Photometric):
         check_range("brightness", self.brightness.bounds, 0, 2)
         check_range("contrast", self.contrast.bounds, 0, 2)
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Factors of brightness and contrast, not negative."""
-        return torch.stack([self.brightness.draw(source), self.contrast.draw(source)], dim=-1)
+        return torch.stack([self.brightness.sample(source), self.contrast.sample(source)], dim=-1)
 
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from histo_monai.transforms import geometry
-from histo_monai.transforms.draws import Quantity, Source, check_number, check_range
+from histo_monai.transforms.distributions import Quantity, Source, check_number, check_range
 from histo_monai.transforms.operations.base import Geometric
 
 
@@ -17,9 +17,9 @@ class Rotate(Geometric):
     degrees: Quantity
     name: ClassVar[str] = "rotate"
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Rotation matrices, shape (N, S, 3, 3)."""
-        return geometry.rotation_matrix(self.degrees.draw(source))
+        return geometry.rotation_matrix(self.degrees.sample(source))
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Scale(Geometric):
     def __post_init__(self) -> None:
         check_range("scale", self.factor.bounds, 0.01, 100)
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Scaling matrices, shape (N, S, 3, 3)."""
-        return geometry.scale_matrix(self.factor.draw(source))
+        return geometry.scale_matrix(self.factor.sample(source))
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Affine(Geometric):
     def __post_init__(self) -> None:
         check_range("affine_scale", self.factor.bounds, 0.01, 100)
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Affine matrices, shape (N, S, 3, 3)."""
-        turn, enlarge = self.degrees.draw(source), self.factor.draw(source)
-        shift = geometry.shift_matrix(self.shift.draw(source, 2))
+        turn, enlarge = self.degrees.sample(source), self.factor.sample(source)
+        shift = geometry.shift_matrix(self.shift.sample(source, 2))
         return geometry.compose([geometry.rotation_matrix(turn), geometry.scale_matrix(enlarge), shift])
 
 
@@ -67,7 +67,7 @@ class Flip(Geometric):
     def __post_init__(self) -> None:
         check_number("flip prob", self.prob, 0, 1)
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Flip matrices, shape (N, S, 3, 3)."""
         certain = torch.ones(source.shape, dtype=torch.bool)
         flipped = certain if self.prob == 1 else source.uniform(0, 1) < self.prob
@@ -84,7 +84,7 @@ class Crop(Geometric):
     def __post_init__(self) -> None:
         check_range("crop_area", self.area.bounds, 0.01, 1)
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Crop matrices, shape (N, S, 3, 3)."""
-        sides = geometry.crop_sides(self.area.draw(source), source.uniform(-1, 1))
+        sides = geometry.crop_sides(self.area.sample(source), source.uniform(-1, 1))
         return geometry.crop_matrix(sides, source.uniform(0, 1, 2))

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import torch
 
-from histo_monai.transforms.draws import Quantity, Source
+from histo_monai.transforms.distributions import Quantity, Source
 from histo_monai.transforms.operations.base import Photometric
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip_at_one
 from histo_monai.utils.stains import DARKEST, RGB_FROM_HED
@@ -30,9 +30,9 @@ class Hed(Photometric):
     shift: Quantity
     name: ClassVar[str] = "hed"
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """9 numbers of the map and 3 of the offset (`hed_map`)."""
-        factors, shifts = self.factor.draw(source, 3), self.shift.draw(source, 3)
+        factors, shifts = self.factor.sample(source, 3), self.shift.sample(source, 3)
         linear, offset = hed_map(factors.flatten(0, 1), shifts.flatten(0, 1))
         return torch.cat([linear.flatten(1), offset.flatten(1)], dim=1).unflatten(0, source.shape)
 

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import torch
 
-from histo_monai.transforms.draws import Quantity, Source, check_range
+from histo_monai.transforms.distributions import Quantity, Source, check_range
 from histo_monai.transforms.operations.base import Photometric, per_image
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip_at_one
 
@@ -34,9 +34,9 @@ class HueSaturation(Photometric):
     def __post_init__(self) -> None:
         check_range("saturation", self.saturation.bounds, -1, 1)
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Hue in full turns, and saturation ratio, -1..1."""
-        return torch.stack([self.hue.draw(source), self.saturation.draw(source)], dim=-1)
+        return torch.stack([self.hue.sample(source), self.saturation.sample(source)], dim=-1)
 
     @staticmethod
     def with_opencv(buffers: Buffers, parameters: list[float], normals: Pixels) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import cv2
 import torch
 
-from histo_monai.transforms.draws import Quantity, Source, check_range
+from histo_monai.transforms.distributions import Quantity, Source, check_range
 from histo_monai.transforms.operations.base import Photometric, per_image
 from histo_monai.transforms.operations.buffers import Buffers, Pixels, clip
 
@@ -37,9 +37,9 @@ class Noise(Photometric):
     def __post_init__(self) -> None:
         check_range("noise_sigma", self.sigma.bounds, -1, 1)
 
-    def draw(self, source: Source) -> torch.Tensor:
+    def sample(self, source: Source) -> torch.Tensor:
         """Standard deviation, and start of the image's stretch of the pool, a whole number."""
-        sigma = self.sigma.draw(source)
+        sigma = self.sigma.sample(source)
         last = pool_length(source.size_px) - 3 * source.size_px**2
         start = torch.from_numpy(source.random.randint(0, last + 1, source.shape)).to(torch.float64)
         return torch.stack([sigma, start], dim=-1)

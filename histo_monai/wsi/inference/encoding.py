@@ -17,7 +17,7 @@ from histo_monai.models.settings import FIELD, FIELD_TIMES, Depth
 from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.training.device import channels_last
-from histo_monai.transforms.plain_views import PLAIN_VIEWS
+from histo_monai.transforms.fixed_views import FIXED_VIEWS
 
 LEAST_BATCH = 16
 """Smaller batches are filled up: libraries compute them by other kernels, whose rounding differs."""
@@ -36,7 +36,7 @@ class Encoding:
 
     Attributes:
         depths: Numbers of stages of the encoder, rising; None, the last, is the whole encoder.
-        views: Names in `transforms.plain_views.PLAIN_VIEWS`, in addition to the unaugmented patch.
+        views: Names in `transforms.fixed_views.FIXED_VIEWS`, in addition to the unaugmented patch.
         precision: Type of the stored features.
         code_sha256: Digest of the code that computes the features; empty if not recorded.
     """
@@ -106,7 +106,7 @@ class Encoding:
         num = len(patches)
         if num < LEAST_BATCH:
             patches = torch.cat([patches, patches.new_zeros((LEAST_BATCH - num, *patches.shape[1:]))])
-        every = [patches, *(PLAIN_VIEWS[name](patches) for name in self.views)]
+        every = [patches, *(FIXED_VIEWS[name](patches) for name in self.views)]
         return torch.stack([encoder(view)[:num].float().cpu() for view in every], dim=1)
 
     def datasets(self, features: NDArray[np.float32], widths: Sequence[int]) -> dict[str, Dataset]:

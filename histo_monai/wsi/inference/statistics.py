@@ -85,7 +85,7 @@ def write_adapted_to_rows(
         ordered = rows.sort_values("patch_id", kind="stable", ignore_index=True)
         mixed = generator(seed, "statistics", "patches").permutation(len(ordered))[:num]
         shown = ordered.iloc[mixed].reset_index(drop=True)
-        reader = LabeledPatches(shown, patch_px=patch_px, max_kept_bytes=0)
+        reader = LabeledPatches(shown, patch_px=patch_px, max_cache_bytes=0)
         parts = [torch.empty(0, 3, patch_px, patch_px, dtype=torch.uint8)]
         for first in range(0, len(shown), batch_size):
             some = range(first, min(first + batch_size, len(shown)))

@@ -177,7 +177,7 @@ class TableWork:
         """Numbers of the rows of each batch, and their features, Shape (1 + number of views, n, D)."""
         if rows.empty:
             return
-        dataset = LabeledPatches(rows, patch_px=self.patch_px, max_kept_bytes=0)
+        dataset = LabeledPatches(rows, patch_px=self.patch_px, max_cache_bytes=0)
         order = EpochBatches(len(rows), self.batch_size, seed=None)
         loader = patch_loader(dataset, order, workers=workers, pin=device.type == "cuda")
         with torch.inference_mode(), precision(device):

@@ -10,7 +10,7 @@ import pytest
 import tifffile
 import torch
 
-from histo_monai.data.index.candidates import Search, draw_candidates, draw_unlabeled, slides_to_search
+from histo_monai.data.index.candidates import Search, sample_candidates, sample_unlabeled, slides_to_search
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.data.tables.splits import labeled_rows
 from histo_monai.models.encoder import build_encoder
@@ -39,7 +39,7 @@ def slides(tmp_path: Path) -> pd.DataFrame:
 
 
 def test_candidates_are_the_tissue_cells_of_a_grid_of_the_patch_s_own_field(slides: pd.DataFrame) -> None:
-    table = draw_candidates(slides, SEARCH, seed=0, processes=1)
+    table = sample_candidates(slides, SEARCH, seed=0, processes=1)
     a, b = (table[table["slide_id"] == name] for name in "ab")
     assert len(a) == 7 * 20  # a band of 224 × 640 µm in cells of 32 µm
     assert len(b) == 6 * 20
@@ -52,27 +52,27 @@ def test_candidates_are_the_tissue_cells_of_a_grid_of_the_patch_s_own_field(slid
 
 
 def test_unlabeled_patches_are_candidates_of_every_slide_in_equal_numbers(slides: pd.DataFrame) -> None:
-    every = draw_candidates(slides, SEARCH, seed=0, processes=1)
-    table = draw_unlabeled(slides, 200, SEARCH, seed=0, processes=1)
+    every = sample_candidates(slides, SEARCH, seed=0, processes=1)
+    table = sample_unlabeled(slides, 200, SEARCH, seed=0, processes=1)
     assert table["patch_id"].is_unique
     assert set(table["patch_id"]) < set(every["patch_id"])
     assert table["slide_id"].value_counts().to_dict() == {"a": 100, "b": 100}
     assert table["slide_id"].tolist() == ["a", "b"] * 100  # they take turns
     assert set(table["label"]) == set(table["split"]) == {""}
-    other = draw_unlabeled(slides, 200, SEARCH, seed=1, processes=1)
+    other = sample_unlabeled(slides, 200, SEARCH, seed=1, processes=1)
     assert set(other["patch_id"]) != set(table["patch_id"])
-    pd.testing.assert_frame_equal(draw_unlabeled(slides, 200, SEARCH, seed=0, processes=2), table)
+    pd.testing.assert_frame_equal(sample_unlabeled(slides, 200, SEARCH, seed=0, processes=2), table)
 
 
 def test_what_one_slide_lacks_of_unlabeled_patches_the_other_makes_up(slides: pd.DataFrame) -> None:
-    table = draw_unlabeled(slides, 250, SEARCH, seed=0, processes=1)
+    table = sample_unlabeled(slides, 250, SEARCH, seed=0, processes=1)
     assert table["slide_id"].value_counts().to_dict() == {"a": 130, "b": 120}  # b has no more
     with pytest.raises(InputError, match=r"261 .* are requested, .* holds 260"):
-        draw_unlabeled(slides, 261, SEARCH, seed=0, processes=1)
+        sample_unlabeled(slides, 261, SEARCH, seed=0, processes=1)
 
 
 def test_a_square_larger_than_the_patch_stays_inside_the_slide(slides: pd.DataFrame) -> None:
-    table = draw_candidates(slides, replace(SEARCH, side_um=200.0), seed=0, processes=1)
+    table = sample_candidates(slides, replace(SEARCH, side_um=200.0), seed=0, processes=1)
     size = np.array([600, 900]) / table[["slide_mpp"]].to_numpy()
     half = 100 / table[["slide_mpp"]].to_numpy()
     centers = table[["y", "x"]].to_numpy()
@@ -85,17 +85,17 @@ def test_a_slide_gives_the_same_share_whatever_the_other_slides_and_the_processe
     slides: pd.DataFrame,
 ) -> None:
     few = replace(SEARCH, per_slide=15)
-    both = draw_candidates(slides, few, seed=3, processes=1)
+    both = sample_candidates(slides, few, seed=3, processes=1)
     assert both["slide_id"].value_counts().to_dict() == {"a": 15, "b": 15}
-    pd.testing.assert_frame_equal(draw_candidates(slides, few, seed=3, processes=2), both)
-    alone = draw_candidates(slides[1:].reset_index(drop=True), few, seed=3, processes=1)
+    pd.testing.assert_frame_equal(sample_candidates(slides, few, seed=3, processes=2), both)
+    alone = sample_candidates(slides[1:].reset_index(drop=True), few, seed=3, processes=1)
     pd.testing.assert_frame_equal(alone, both[15:].reset_index(drop=True))
-    assert set(draw_candidates(slides, few, seed=4, processes=1)["patch_id"]) != set(both["patch_id"])
+    assert set(sample_candidates(slides, few, seed=4, processes=1)["patch_id"]) != set(both["patch_id"])
 
 
 def test_slides_without_a_candidate_are_an_error_that_says_what_to_change(slides: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"no tissue of the 2 slides holds a field of 700 µm.*lower --side"):
-        draw_candidates(slides, replace(SEARCH, side_um=700.0), seed=0, processes=1)
+        sample_candidates(slides, replace(SEARCH, side_um=700.0), seed=0, processes=1)
 
 
 def _patch(slide_id: str, split: str, patient_id: str = "", y: float = 1.0) -> dict[str, object]:

@@ -9,7 +9,7 @@ import pytest
 
 from histo_monai.data.index.corpus import Placement, build_pretraining_index
 from histo_monai.data.readers.own import reader as own
-from histo_monai.data.readers.shared.shares import fair_shares
+from histo_monai.data.readers.shared.quotas import even_quotas
 from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.slides import open_slide, tissue_mask
 
@@ -30,7 +30,7 @@ def test_shares_are_what_dealing_one_at_a_time_gives() -> None:
     for _ in range(200):
         room = generator.integers(0, 30, generator.integers(1, 8))
         wanted = int(generator.integers(0, room.sum() + 1))
-        assert fair_shares(room, wanted).tolist() == _naive_shares(room.tolist(), wanted)
+        assert even_quotas(room, wanted).tolist() == _naive_shares(room.tolist(), wanted)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from histo_monai.data.loaders.batches import EpochBatches, ShuffledBatches
-from histo_monai.data.loaders.order import SHARE_ROWS, shuffled_order, slides_to_mix
+from histo_monai.data.loaders.order import BLOCK_ROWS, shuffled_order, slides_to_mix
 from histo_monai.utils.randomness import generator
 
 BATCH = 64
@@ -41,8 +41,8 @@ def test_every_row_comes_once_and_few_slides_at_a_time(counts: list[int]) -> Non
     slides, window = rows_of(counts), 8
     order = shuffled_order(np.random.default_rng(0), len(slides), slides, window)
     np.testing.assert_array_equal(np.sort(order), np.arange(len(slides)))
-    num_shares = sum(-(-count // SHARE_ROWS) for count in counts)
-    assert num_opened(slides[order], window) <= num_shares
+    num_blocks = sum(-(-count // BLOCK_ROWS) for count in counts)
+    assert num_opened(slides[order], window) <= num_blocks
 
 
 def test_the_order_is_a_function_of_the_generator_and_another_one_in_every_epoch() -> None:
@@ -97,8 +97,8 @@ def test_slides_are_opened_a_hundred_times_less_often() -> None:
 
 def test_slides_are_mixed_only_where_it_pays() -> None:
     slides = rows_of([10] * 100)
-    assert slides_to_mix(slides, max_open=64, num_kept=999) is slides
-    assert slides_to_mix(slides, max_open=64, num_kept=1000) is None
-    assert slides_to_mix(slides, max_open=100, num_kept=0) is None
+    assert slides_to_mix(slides, max_open=64, num_cached=999) is slides
+    assert slides_to_mix(slides, max_open=64, num_cached=1000) is None
+    assert slides_to_mix(slides, max_open=100, num_cached=0) is None
     files = np.full(1000, -1, np.int32)
-    assert slides_to_mix(files, max_open=64, num_kept=0) is None
+    assert slides_to_mix(files, max_open=64, num_cached=0) is None

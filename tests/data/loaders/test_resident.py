@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from histo_monai.data.loaders.batches import Batches, DrawnBatches, EpochBatches, ShuffledBatches
+from histo_monai.data.loaders.batches import Batches, EpochBatches, ShuffledBatches, WeightedBatches
 from histo_monai.data.loaders.loaders import PatchDataset, Patches, patch_loader
 from histo_monai.data.loaders.resident import ResidentPatches
 
@@ -40,7 +40,7 @@ def _ways() -> dict[str, Batches]:
         "each row once": EpochBatches(NUM, 5, seed=3),
         "in order": EpochBatches(NUM, 5, seed=None),
         "endless": ShuffledBatches(NUM, 8, num_batches=7, seed=3, purpose="test"),
-        "drawn": DrawnBatches(chances, 8, num_batches=2, seed=3, purpose="test"),
+        "drawn": WeightedBatches(chances, 8, num_batches=2, seed=3, purpose="test"),
     }
 
 

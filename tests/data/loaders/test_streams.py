@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from histo_monai.data.loaders.batches import DrawnBatches, ShuffledBatches
+from histo_monai.data.loaders.batches import ShuffledBatches, WeightedBatches
 
 
 def _rows(batches: ShuffledBatches, epoch: int) -> list[list[int]]:
@@ -50,7 +50,7 @@ def test_no_row_is_an_error() -> None:
 
 def test_rows_are_drawn_by_their_chances_and_batches_are_full() -> None:
     chances = np.array([0.5, 0.0, 0.25, 0.125, 0.125])
-    batches = DrawnBatches(chances, 8, num_batches=1000, seed=0, purpose="unlabeled")
+    batches = WeightedBatches(chances, 8, num_batches=1000, seed=0, purpose="unlabeled")
     batches.set_epoch(1)
     drawn = list(batches)
     assert len(drawn) == len(batches) == 1000
@@ -67,7 +67,7 @@ def test_processes_draw_shares_of_the_same_batches() -> None:
     chances = np.full(10, 0.1)
     whole, *shares = (
         list(
-            DrawnBatches(
+            WeightedBatches(
                 chances, 6, num_batches=4, seed=3, purpose="unlabeled", rank=rank, world_size=world_size
             )
         )

@@ -151,7 +151,7 @@ def breast_patches(seed: int = 3) -> tuple[Images, list[float], list[int]]:
     """160 patches of 18 patients, at 1 µm/px, with the malignant share that they were drawn with at 0.5."""
     images, scores, slides = [], [], []
     for number, patient in enumerate(breastpathq.patients(seed, 160)):
-        world = World.draw(patient.seed, 0.5, Breast(patient.seed))
+        world = World.from_seed(patient.seed, 0.5, Breast(patient.seed))
         for top, left in breastpathq.patch_corners_px(patient):
             view = render(world, top, left, 512, 512)
             images.append(cv2.resize(view.image, (256, 256), interpolation=cv2.INTER_AREA))

@@ -8,10 +8,10 @@ import pytest
 
 from histo_monai.data.tables.splits import (
     check_patients_apart,
-    draw_splits,
     in_order_of_splits,
     label_ranks,
     labeled_rows,
+    random_splits,
     split_slides,
 )
 
@@ -64,7 +64,7 @@ def _patches(num: int, **columns: object) -> pd.DataFrame:
 
 
 def _draw(table: pd.DataFrame, fraction: float = 0.25, seed: int = 0, **options: object) -> pd.Series:
-    return draw_splits(table, fraction, np.random.default_rng(seed), **options)  # type: ignore[arg-type]
+    return random_splits(table, fraction, np.random.default_rng(seed), **options)  # type: ignore[arg-type]
 
 
 def test_patches_without_any_id_are_split_class_by_class_to_the_patch() -> None:

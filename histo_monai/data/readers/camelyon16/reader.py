@@ -19,7 +19,7 @@ from histo_monai.data.readers.camelyon16.release import (
     slides_by_id,
 )
 from histo_monai.data.readers.shared.lesion_centers import NORMAL, TUMOR, AnnotatedSlide, LabelPlacement
-from histo_monai.data.readers.shared.lesion_patches import draw_labeled_patches, refuse_bad_slides
+from histo_monai.data.readers.shared.lesion_patches import refuse_bad_slides, sample_labeled_patches
 from histo_monai.data.tables.columns import corpus_table, whole_slide_table
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.data.tables.splits import split_slides
@@ -107,7 +107,7 @@ def labeled_patches(
     if any(wanted["test"].values()):
         slides += _test_slides(root, findings)
     refuse_bad_slides(findings.problems, skip_bad_slides)
-    rows, notes, bad = draw_labeled_patches(
+    rows, notes, bad = sample_labeled_patches(
         slides,
         wanted,
         placement=LabelPlacement(patch_px, mpp, min_tumor_fraction, tissue_mpp, min_tissue_fraction),
@@ -252,6 +252,6 @@ def _split(
             split_by_id |= dict.fromkeys(ids, "train")
             continue
         table = pd.DataFrame({"slide_id": ids, "patient_id": ""})
-        drawn = split_slides(table, validation_fraction, generator(seed, "labels", "split", kind))
-        split_by_id |= dict(zip(ids, drawn, strict=True))
+        splits = split_slides(table, validation_fraction, generator(seed, "labels", "split", kind))
+        split_by_id |= dict(zip(ids, splits, strict=True))
     return [replace(slide, split=split_by_id[slide.slide_id]) for slide in slides]

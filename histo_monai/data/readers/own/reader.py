@@ -88,8 +88,8 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     """
     table = read_slides(root)
     paths, others = annotation_files(root)
-    drawn = by_slide(paths, table["slide_id"])
-    table["annotation"] = [str(drawn.get(slide_id, "")) for slide_id in table["slide_id"]]
+    annotations = by_slide(paths, table["slide_id"])
+    table["annotation"] = [str(annotations.get(slide_id, "")) for slide_id in table["slide_id"]]
     table["exhaustive"] = table["exhaustive"] == YES
     table["outlines"] = _outlines(root, table["slide_id"])
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
@@ -156,27 +156,27 @@ def labeled_patches(
             f"split], or outline regions in {root / ANNOTATIONS}/<slide_id>.geojson."
         )
     listed = _listed_patches(path, patch_px, processes) if os.path.lexists(path) else pd.DataFrame()
-    drawn, warnings = pd.DataFrame(), list[str]()
+    outlined, warnings = pd.DataFrame(), list[str]()
     if annotation_files(root)[0]:
         placement = RegionPlacement(
             patch_px, region_mpp, min_region_fraction, num_per_region, ignored_classes, innermost
         )
-        drawn, warnings = region_patches(root, read_slides(root), placement, processes)
+        outlined, warnings = region_patches(root, read_slides(root), placement, processes)
     try:
-        return LabeledDataset(_one_table(root, listed, drawn), tuple(warnings))
+        return LabeledDataset(_one_table(root, listed, outlined), tuple(warnings))
     except InputError:
         for line in warnings:
             _LOG.warning("%s", line)
         raise
 
 
-def _one_table(root: Path, listed: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
+def _one_table(root: Path, listed: pd.DataFrame, outlined: pd.DataFrame) -> pd.DataFrame:
     """Table of the patches of patches.csv and of annotations, checked for conflicts."""
-    if len(drawn) and len(listed) and listed["score"].notna().any():
+    if len(outlined) and len(listed) and listed["score"].notna().any():
         raise InputError(
             f"{root / 'patches.csv'}: holds scores, but {root / ANNOTATIONS} gives labels. Fix: remove one kind."
         )
-    table = pd.concat([part for part in (listed, drawn) if len(part)] or [listed], ignore_index=True)
+    table = pd.concat([part for part in (listed, outlined) if len(part)] or [listed], ignore_index=True)
     if table.empty:
         raise InputError(
             f"{root / ANNOTATIONS}: gives no patch; the warnings above name the causes. Fix: give regions a "

@@ -66,8 +66,10 @@ class Squares:
             per_region[number] = self._around_pole(regions[number], low[number], high[number])
         return per_region
 
-    def shares(self, centers_yx: Floats, regions: Sequence[Region], others: Sequence[Region]) -> Floats:
-        """Fraction of each square inside both of two regions, 0..1, shape (n,)."""
+    def common_fractions(
+        self, centers_yx: Floats, regions: Sequence[Region], others: Sequence[Region]
+    ) -> Floats:
+        """Fraction of each square that lies in both of two regions, 0..1, shape (n,)."""
         one, two = (
             rasterize_each(
                 some,
@@ -79,7 +81,7 @@ class Squares:
         )
         return np.asarray((one & two).mean(axis=(1, 2)))
 
-    def may_share(self, extent_yx: Floats) -> NDArray[np.bool_]:
+    def can_cover(self, extent_yx: Floats) -> NDArray[np.bool_]:
         """Whether areas of these extents, shape (n, 2), can cover `min_fraction` of a square."""
         return np.asarray(self._most(extent_yx) >= self.min_fraction)
 

@@ -279,10 +279,10 @@ def _check_one_class(
     while some := list(islice(near, _PAIRS)):
         square, other = np.array(some).T
         extent = np.minimum(corners[1][square], highs[other]) - np.maximum(corners[0][square], lows[other])
-        square, other = (numbers[squares.may_share(extent)] for numbers in (square, other))
+        square, other = (numbers[squares.can_cover(extent)] for numbers in (square, other))
         pair = [[claims[number] for number in numbers] for numbers in (owner[square], other)]
-        share = squares.shares(places[square], *([claim.region for claim in one] for one in pair))
-        both = np.flatnonzero((share > 0) & (share >= squares.min_fraction))
+        common = squares.common_fractions(places[square], *([claim.region for claim in one] for one in pair))
+        both = np.flatnonzero((common > 0) & (common >= squares.min_fraction))
         if len(both):
             first, (y, x) = both[0], places[square][both[0]]
             raise InputError(

@@ -178,14 +178,14 @@ class _Canvas:
         """Centers of fields with enough tumor and tissue."""
         least = self.placement.min_tissue_fraction - _ROUNDING
         inside = self._rasterize(lesions, "whole") & ~self._unclear(lesions)
-        return self._draw(
+        return self._sample(
             inside, self.placement.min_tumor_fraction, lambda fields: fields(self.tissue) >= least, num, seeds
         )
 
     def normal(self, lesions: Lesions, num: int, seeds: Seeds) -> NDArray[np.int64]:
         """Centers of fields without any tumor and with enough tissue."""
         touched = self._rasterize(lesions, "touched") | self._unclear(lesions)
-        return self._draw(
+        return self._sample(
             self.tissue & ~touched,
             self.placement.min_tissue_fraction,
             lambda fields: fields(touched) <= _ROUNDING,
@@ -202,7 +202,7 @@ class _Canvas:
             lesions.outlines, lesions.holes, downsample=downsample, shape=self.tissue.shape, rule=rule
         )
 
-    def _draw(
+    def _sample(
         self,
         mask: NDArray[np.bool_],
         least: float,

@@ -17,7 +17,7 @@ from histo_monai.data.readers.shared.lesion_centers import (
     Lesions,
     survey_labels,
 )
-from histo_monai.data.readers.shared.shares import fair_shares
+from histo_monai.data.readers.shared.quotas import even_quotas
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.slides.annotations import left_out_in_words
 from histo_monai.utils.errors import InputError
@@ -28,7 +28,7 @@ _SURPLUS = 8
 _LEAST_OFFER = 4096
 
 
-def draw_labeled_patches(
+def sample_labeled_patches(
     slides: Sequence[AnnotatedSlide],
     wanted: Mapping[str, Mapping[str, int]],
     *,
@@ -92,8 +92,8 @@ def _offers(
     """Number of centers to sample on a slide, by label."""
     offers = {}
     for label, wanted in labels.items():
-        sharers = sum(s.split == slide.split and s.offers(label) for s in slides)
-        most = max(_LEAST_OFFER, _SURPLUS * -(-wanted // max(1, sharers)))
+        num_slides = sum(s.split == slide.split and s.offers(label) for s in slides)
+        most = max(_LEAST_OFFER, _SURPLUS * -(-wanted // max(1, num_slides)))
         offers[label] = min(wanted, most) if slide.offers(label) else 0
     return offers
 
@@ -116,7 +116,7 @@ def _take(
             f"fewer than {wanted}. Fix: lower {section}.{key}.num_{label} or {lower}, or add slides."
         )
     parts = [pd.DataFrame()]
-    for survey, num in zip(surveys, fair_shares(num_places, wanted), strict=True):
+    for survey, num in zip(surveys, even_quotas(num_places, wanted), strict=True):
         if num:
             parts.append(_rows(survey, label, int(num)))
     return pd.concat(parts)

@@ -88,17 +88,17 @@ def patch_corners_px(patient: Patient) -> list[tuple[int, int]]:
     plan = Breast(patient.seed)
     step = PATCH_PX * PATCH_MPP
     cells = rng.permutation(144)[: 6 * patient.num_patches]
-    shares = np.array([_shares(plan, int(c) // 12 * step, int(c) % 12 * step) for c in cells])
+    fractions = np.array([_tissue_fractions(plan, int(c) // 12 * step, int(c) % 12 * step) for c in cells])
     half, quarter = patient.num_patches // 2, patient.num_patches // 4
-    by_tumor = np.argsort(-shares[:, 0], kind="stable")
+    by_tumor = np.argsort(-fractions[:, 0], kind="stable")
     malignant, rest = by_tumor[: 2 * half : 2], by_tumor[2 * half :]
-    rest = rest[np.argsort(-shares[rest, 1], kind="stable")]
+    rest = rest[np.argsort(-fractions[rest, 1], kind="stable")]
     anywhere = rng.permutation(rest[quarter:])[: patient.num_patches - half - quarter]
     picked = rng.permutation(np.concatenate([malignant, rest[:quarter], anywhere]))
     return [(int(cells[i]) // 12 * PATCH_PX, int(cells[i]) % 12 * PATCH_PX) for i in picked]
 
 
-def _shares(plan: Breast, y_um: float, x_um: float) -> tuple[float, float]:
+def _tissue_fractions(plan: Breast, y_um: float, x_um: float) -> tuple[float, float]:
     """Mean weight of tumor and of dark benign tissue in a patch."""
     regions = plan.regions(Grid(y_um, x_um, 32.0, 8, 8))
     dark = regions["lobule"] + regions["lymphoid"] + 0.5 * regions["infiltrate"]
@@ -117,7 +117,7 @@ def breastpathq_jobs(
 
 
 def _write_patches(root: Path, patient: Patient) -> list[ScoredPatch]:
-    world = World.draw(patient.seed, PATCH_MPP, Breast(patient.seed))
+    world = World.from_seed(patient.seed, PATCH_MPP, Breast(patient.seed))
     written = []
     for rid, (top, left) in enumerate(patch_corners_px(patient), start=1):
         view = render(world, top, left, PATCH_PX, PATCH_PX)
@@ -127,7 +127,7 @@ def _write_patches(root: Path, patient: Patient) -> list[ScoredPatch]:
 
 
 def _write_slide(path: Path, seed: int, side_px: int, mpp: float) -> list[ScoredPatch]:
-    world = World.draw(seed, mpp, Breast(seed, (side_px * mpp, side_px * mpp)))
+    world = World.from_seed(seed, mpp, Breast(seed, (side_px * mpp, side_px * mpp)))
     power = round(10 / mpp)
     write_pyramid(
         path,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from histo_monai.data.simulated.datasets.dataset import SimulatedDataset, SimulatedSize
 from histo_monai.data.simulated.jobs import Job, run_jobs
 from histo_monai.data.simulated.plans.lesions import Lesion, rasterize
-from histo_monai.data.simulated.plans.lymph_node import LymphNode, draw_metastases
+from histo_monai.data.simulated.plans.lymph_node import LymphNode, random_metastases
 from histo_monai.data.simulated.raster.lattice import derive
 from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
@@ -47,10 +47,10 @@ def make_world(spec: SlideSpec) -> tuple[World, list[Lesion]]:
     lesions: list[Lesion] = []
     if spec.kind != "normal":
         rng = np.random.default_rng(derive(spec.seed, "lesions"))
-        lesions = draw_metastases(
+        lesions = random_metastases(
             LymphNode(spec.seed, size_um), rng, _diameters(spec.kind, size_um[0], rng), spec.hole
         )
-    return World.draw(spec.seed, spec.mpp, LymphNode(spec.seed, size_um, lesions)), lesions
+    return World.from_seed(spec.seed, spec.mpp, LymphNode(spec.seed, size_um, lesions)), lesions
 
 
 def _diameters(kind: str, side_um: float, rng: np.random.Generator) -> list[float]:

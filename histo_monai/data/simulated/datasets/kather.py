@@ -19,7 +19,7 @@ from histo_monai.data.simulated.tissue.world import World
 PATCH_PX, PATCH_MPP = 224, 0.5
 PATCHES_PER_PATIENT = 45
 TRAIN, TEST = "NCT-CRC-HE-100K", "CRC-VAL-HE-7K"
-TEST_SHARE = 0.2
+TEST_FRACTION = 0.2
 MIN_MALIGNANT = 0.25
 MAX_MOVES, MAX_PATCHES_PER_CLASS = 12, 101
 _LETTERS = "ACDEFGHIKLMNPQRSTVWY"
@@ -43,7 +43,10 @@ class Patient:
 def patients(seed: int, num_patches: int) -> list[Patient]:
     """All patients, with classes as even as possible, and a fifth more for the test set."""
     found: list[Patient] = []
-    for folder, count in ((TRAIN, num_patches), (TEST, max(len(CLASSES), round(TEST_SHARE * num_patches)))):
+    for folder, count in (
+        (TRAIN, num_patches),
+        (TEST, max(len(CLASSES), round(TEST_FRACTION * num_patches))),
+    ):
         num_patients = max(2, round(count / PATCHES_PER_PATIENT))
         rows: list[list[tuple[str, int]]] = [[] for _ in range(num_patients)]
         for index in range(count):
@@ -72,7 +75,7 @@ def patch_name(patient: Patient, label: str, number: int) -> str:
 
 def render_patches(patient: Patient) -> list[NDArray[np.uint8]]:
     """The patient's patches in their order, each (224, 224, 3) uint8."""
-    world = World.draw(patient.seed, PATCH_MPP, Bowel(patient.seed))
+    world = World.from_seed(patient.seed, PATCH_MPP, Bowel(patient.seed))
     return [_render_patch(world, label, number) for label, number in patient.patches]
 
 

@@ -23,7 +23,7 @@ class LymphNode:
     Args:
         seed: Seed of shape and tissue.
         size_um: Height and width of the slide.
-        lesions: Metastases, from `draw_metastases`.
+        lesions: Metastases, from `random_metastases`.
     """
 
     def __init__(self, seed: int, size_um: tuple[float, float], lesions: Sequence[Lesion] = ()) -> None:
@@ -100,7 +100,7 @@ class LymphNode:
         return ramp(outer, -8, 8), ramp(center, -8, 8)
 
 
-def draw_metastases(
+def random_metastases(
     node: LymphNode, rng: np.random.Generator, diameters_um: Sequence[float], hole: bool
 ) -> list[Lesion]:
     """Outlines of metastases inside a node, mostly separate, and never in the hole of another.

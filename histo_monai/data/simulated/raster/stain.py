@@ -44,7 +44,7 @@ class StainStyle:
     jpeg_quality: int
 
 
-def draw_style(rng: np.random.Generator) -> StainStyle:
+def random_style(rng: np.random.Generator) -> StainStyle:
     """Random style of a laboratory and a scanner, within the range of routine slides."""
     hematoxylin = HEMATOXYLIN * np.exp(rng.normal(0, [0.16, 0.10, 0.22])).astype(np.float32)
     eosin = EOSIN * np.exp(rng.normal(0, [0.35, 0.08, 0.18])).astype(np.float32)

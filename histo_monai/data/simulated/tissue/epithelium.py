@@ -105,8 +105,8 @@ def paint_carcinoma(tile: Tile, weight: F32, depth_um: F32) -> None:
         depth_um: Distance inside the region's outline, µm; negative outside, where nothing malignant is painted.
     """
     traits, seed = tile.world.traits, derive(tile.world.seed, "tumour")
-    share = NormalDist().inv_cdf(min(max(traits.glandular, 0.02), 0.98))
-    glandular = ramp(tile.noise(420, seed + 1), -share + 0.15, -share - 0.15)
+    quantile = NormalDist().inv_cdf(min(max(traits.glandular, 0.02), 0.98))
+    glandular = ramp(tile.noise(420, seed + 1), -quantile + 0.15, -quantile - 0.15)
     glandular = 1 - glandular
     nests = _nests(tile, glandular, depth_um, seed)
     kind = _tumor_gland(tile)

@@ -105,9 +105,9 @@ def paint(tile: Tile) -> None:
         tile.clear(tile.full(glass))
 
 
-def _step(share: float) -> tuple[float, float]:
-    """Bounds of a ramp that a unit normal field exceeds in the fraction `share` of the area."""
-    level = NormalDist().inv_cdf(1 - share)
+def _step(fraction: float) -> tuple[float, float]:
+    """Bounds of a ramp that a unit normal field exceeds in this fraction of the area."""
+    level = NormalDist().inv_cdf(1 - fraction)
     return level - 0.06, level + 0.06
 
 

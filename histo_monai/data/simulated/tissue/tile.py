@@ -162,17 +162,17 @@ class Tile:
                 difference *= weight[at]
                 under[at] += difference
 
-    def clear(self, weight: F32, share: Callable[[Band], F32] | None = None) -> None:
+    def clear(self, weight: F32, fraction: Callable[[Band], F32] | None = None) -> None:
         """Remove tissue (lumens, clefts, glass), or a fraction of it."""
         for at in self._bands(weight):
-            keep = 1 - (weight[at] if share is None else weight[at] * share(at))
+            keep = 1 - (weight[at] if fraction is None else weight[at] * fraction(at))
             self.hematoxylin[at] *= keep
             self.eosin[at] *= keep
 
-    def hide_nuclei(self, weight: F32, share: float = 1.0) -> None:
+    def hide_nuclei(self, weight: F32, fraction: float = 1.0) -> None:
         """Remove stamped nuclei, or a fraction of them, by `weight` at the tile's pixels: 1 removes all."""
         for at in self._bands(weight):
-            keep = 1 - np.float32(share) * weight[at]
+            keep = 1 - np.float32(fraction) * weight[at]
             for channel in (0, 1):
                 self.nuclei[(*at, channel)] *= keep
 

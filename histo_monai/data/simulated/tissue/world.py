@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from histo_monai.data.simulated.cells.nuclei import KINDS, NucleusKind, NucleusLibrary, vary
 from histo_monai.data.simulated.raster.lattice import F32, Grid, derive, periodic_texture
-from histo_monai.data.simulated.raster.stain import Scanner, StainStyle, draw_style
+from histo_monai.data.simulated.raster.stain import Scanner, StainStyle, random_style
 
 TEXTURE_PX = 1024
 Regions = dict[str, F32]
@@ -68,7 +68,7 @@ class Traits:
     cracks: float
 
 
-def draw_traits(rng: np.random.Generator) -> Traits:
+def random_traits(rng: np.random.Generator) -> Traits:
     """Random traits of a patient."""
     size = float(np.exp(rng.normal(0, 0.10)))
     return Traits(
@@ -107,10 +107,10 @@ class World:
     kinds: dict[str, NucleusKind] = field(default_factory=dict)
 
     @classmethod
-    def draw(cls, seed: int, mpp: float, plan: Plan) -> World:
+    def from_seed(cls, seed: int, mpp: float, plan: Plan) -> World:
         """A world with random style and traits from its seed."""
-        style = draw_style(np.random.default_rng(derive(seed, "style")))
-        return cls(seed, mpp, plan, style, draw_traits(np.random.default_rng(derive(seed, "traits"))))
+        style = random_style(np.random.default_rng(derive(seed, "style")))
+        return cls(seed, mpp, plan, style, random_traits(np.random.default_rng(derive(seed, "traits"))))
 
     @property
     def coarse_px(self) -> int:

@@ -17,7 +17,7 @@ from histo_monai.data.readers.shared.lesion_centers import (
     Lesions,
     survey_labels,
 )
-from histo_monai.data.readers.shared.lesion_patches import draw_labeled_patches
+from histo_monai.data.readers.shared.lesion_patches import sample_labeled_patches
 from histo_monai.slides import open_slide
 from histo_monai.slides.annotations import Outline
 
@@ -121,7 +121,7 @@ def test_a_slide_without_room_is_made_up_for_by_the_others_and_none_draws_alike(
     path = slide_with(np.ones((SIDE_PX, SIDE_PX), bool))
     slides = [AnnotatedSlide("normal_001", path, "train")]
     slides += [AnnotatedSlide(f"tumor_00{i}", path, "train", path.with_suffix(".xml")) for i in (1, 2)]
-    rows, _, problems = draw_labeled_patches(
+    rows, _, problems = sample_labeled_patches(
         slides,
         {"train": {"tumor": 30, "normal": 31}},
         placement=PLACEMENT,

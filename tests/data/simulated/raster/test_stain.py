@@ -1,6 +1,6 @@
 import numpy as np
 
-from histo_monai.data.simulated.raster.stain import Scanner, StainStyle, draw_style
+from histo_monai.data.simulated.raster.stain import Scanner, StainStyle, random_style
 
 VECTORS = np.array([[1.0, 1.1, 0.4], [0.1, 1.0, 0.5]], np.float32)
 PLAIN = StainStyle(VECTORS, (1.2, 0.7), (240.0, 238.0, 242.0), 1.0, 0.0, 0.0, 0.0, 90)
@@ -15,7 +15,7 @@ def test_light_follows_beer_and_lambert() -> None:
 
 
 def test_sensor_noise_belongs_to_the_place_on_the_slide() -> None:
-    scanner = Scanner(draw_style(np.random.default_rng(3)), 0.5, 7)
+    scanner = Scanner(random_style(np.random.default_rng(3)), 0.5, 7)
     blank = np.zeros((80, 80), np.float32)
     whole = scanner.expose(blank, blank, 0, 0)
     part = scanner.expose(blank[:40, :40], blank[:40, :40], 30, 20)
@@ -24,7 +24,7 @@ def test_sensor_noise_belongs_to_the_place_on_the_slide() -> None:
 
 
 def test_laboratories_differ_in_color_and_concentration() -> None:
-    styles = [draw_style(np.random.default_rng(i)) for i in range(60)]
+    styles = [random_style(np.random.default_rng(i)) for i in range(60)]
     stained = [
         Scanner(s, 0.5, 0)
         .expose(np.full((8, 8), 0.5, np.float32), np.full((8, 8), 0.5, np.float32), 0, 0)

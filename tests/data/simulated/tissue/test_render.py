@@ -84,7 +84,7 @@ def test_depth_inside_a_disc_is_the_distance_to_its_rim() -> None:
 
 
 def test_glass_is_nearly_white_and_tissue_is_not() -> None:
-    world = World.draw(5, 1.0, Breast(5, (1000.0, 1000.0)))
+    world = World.from_seed(5, 1.0, Breast(5, (1000.0, 1000.0)))
     image = render(world, 0, 0, 1000, 1000).image
     assert np.median(image[:20, :20], axis=(0, 1)).min() > 225
     assert image[400:600, 400:600].mean() < 220

@@ -16,7 +16,7 @@ def _with_density(factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda patches: patches.clamp(min=DARKEST).pow(factor)
 
 
-PLAIN_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+FIXED_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "flip": lambda patches: patches.flip(-1),
     "rotate_90": lambda patches: patches.rot90(1, (-2, -1)),
     "rotate_180": lambda patches: patches.rot90(2, (-2, -1)),

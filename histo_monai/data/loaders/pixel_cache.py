@@ -16,7 +16,7 @@ def shared_zeros(num_bytes: int) -> NDArray[np.uint8]:
     return np.frombuffer(mmap.mmap(-1, max(num_bytes, 1)), dtype=np.uint8)[:num_bytes]
 
 
-class KeptPixels:
+class PixelCache:
     """Cache of the first rows of a table that fit; each row is read once.
 
     Decoding tiles is the most expensive step of a patch, and epochs repeat rows. Processes forked later fill the

@@ -42,7 +42,7 @@ class Quantity(Protocol):
     def bounds(self) -> Range:
         """Smallest and largest possible value."""
 
-    def draw(self, source: Source, *axes: int) -> torch.Tensor:
+    def sample(self, source: Source, *axes: int) -> torch.Tensor:
         """Random values, shape (N, S, *axes)."""
 
 
@@ -59,7 +59,7 @@ class Uniform:
         """Smallest and largest possible value."""
         return self.low + self.shift, self.high + self.shift
 
-    def draw(self, source: Source, *axes: int) -> torch.Tensor:
+    def sample(self, source: Source, *axes: int) -> torch.Tensor:
         """Random values, shape (N, S, *axes)."""
         return source.uniform(self.low, self.high, *axes) + self.shift
 
@@ -78,10 +78,10 @@ class Ramp:
 
     def at(self, magnitudes: ArrayLike) -> NDArray:
         """The value at magnitudes of any shape."""
-        share = np.asarray(magnitudes) / MAX_MAGNITUDE
-        return self.start * (1 - share) + self.end * share
+        fraction = np.asarray(magnitudes) / MAX_MAGNITUDE
+        return self.start * (1 - fraction) + self.end * fraction
 
-    def draw(self, source: Source, *axes: int) -> torch.Tensor:
+    def sample(self, source: Source, *axes: int) -> torch.Tensor:
         """Values at the magnitudes, shape (N, S, *axes)."""
         return _at_magnitudes(self.at, source, axes)
 
@@ -98,10 +98,10 @@ class SignedRamp(Ramp):
         reach = max(abs(self.start), abs(self.end))
         return self.center - reach, self.center + reach
 
-    def draw(self, source: Source, *axes: int) -> torch.Tensor:
+    def sample(self, source: Source, *axes: int) -> torch.Tensor:
         """Random values, shape (N, S, *axes)."""
         side = self._side(source.random.uniform(size=(*source.shape, *axes)))
-        return self.center + super().draw(source, *axes) * torch.from_numpy(side)
+        return self.center + super().sample(source, *axes) * torch.from_numpy(side)
 
     def _side(self, uniform: NDArray) -> NDArray:
         return np.where(uniform < 0.5, -1.0, 1.0)
@@ -130,7 +130,7 @@ class OddUniform:
         """Smallest and largest possible value."""
         return self.smallest, self.largest
 
-    def draw(self, source: Source, *axes: int) -> torch.Tensor:
+    def sample(self, source: Source, *axes: int) -> torch.Tensor:
         """Random values, shape (N, S, *axes)."""
         half = source.random.randint(self.smallest // 2, self.largest // 2 + 1, (*source.shape, *axes))
         return torch.from_numpy(2 * half + 1)
@@ -155,7 +155,7 @@ class OddSteps:
         """The value at magnitudes of any shape."""
         return np.where(np.asarray(magnitudes) / MAX_MAGNITUDE <= 0.5, self.mild, self.strong)
 
-    def draw(self, source: Source, *axes: int) -> torch.Tensor:
+    def sample(self, source: Source, *axes: int) -> torch.Tensor:
         """Values at the magnitudes, shape (N, S, *axes)."""
         return _at_magnitudes(self.at, source, axes)
 
@@ -181,7 +181,7 @@ def _at_magnitudes(at: Callable[[NDArray], NDArray], source: Source, axes: tuple
     """Values at a source's magnitudes, constant along the axes, shape (N, S, *axes)."""
     if source.magnitudes is None:
         raise ValueError(
-            "a ramp needs magnitudes, and this policy draws none: list the operation with a Uniform"
+            "a ramp needs magnitudes, and this policy has none: list the operation with a Uniform"
         )
     values = torch.from_numpy(at(source.magnitudes)).reshape(*source.shape, *[1] * len(axes))
     return values.expand(*source.shape, *axes)
