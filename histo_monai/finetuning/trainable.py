@@ -17,8 +17,8 @@ from histo_monai.models.task_model import TaskModel
 _LOG = logging.getLogger(__name__)
 
 Mode = Literal["all", "last", "adapters"]
-KeptStatistics = Literal["none", "frozen", "all"]
-"""Batch-norms that keep their statistics in training."""
+FixedStatistics = Literal["none", "frozen", "all"]
+"""Batch-norms whose statistics training does not change."""
 RANK = 8
 """Rank of the adapters."""
 _SERIES = ("blocks", "stages", "layers", "features")
@@ -96,8 +96,8 @@ def freeze(model: TaskModel, mode: Mode) -> None:
                 module.requires_grad_(True)
 
 
-def keep_statistics(model: TaskModel, which: KeptStatistics) -> None:
-    """Put batch-norms of the encoder, all or those that do not train, into evaluation mode: their statistics stay."""
+def fix_statistics(model: TaskModel, which: FixedStatistics) -> None:
+    """Put batch-norms of the encoder, all or those that do not train, into evaluation mode, with fixed statistics."""
     if which == "all":
         freeze_statistics(model.encoder)
     if which != "frozen":

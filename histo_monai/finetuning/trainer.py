@@ -15,11 +15,11 @@ from torch import nn
 
 from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.finetuning.trainable import (
-    KeptStatistics,
+    FixedStatistics,
     Mode,
     add_adapters,
+    fix_statistics,
     freeze,
-    keep_statistics,
     share_inputs,
 )
 from histo_monai.models.average import StudentAndAverage
@@ -56,7 +56,7 @@ class Tuning:
         ema_decay: of the average of weights, which predicts after the last epoch; None: the best epoch predicts.
         interpolation_weights: with an average, candidate weights of the start, 0..1, for `Interpolation`.
         mode: which layers train (`trainable`).
-        kept_statistics: batch-norms that keep their statistics.
+        fixed_statistics: batch-norms whose statistics do not change.
     """
 
     backbone_lr_factor: float = 1.0
@@ -65,7 +65,7 @@ class Tuning:
     ema_decay: float | None = None
     interpolation_weights: tuple[float, ...] = (0.0,)
     mode: Mode = "all"
-    kept_statistics: KeptStatistics = "none"
+    fixed_statistics: FixedStatistics = "none"
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ class _Step:
         self._graphs = EncoderGraphs(model, task.device)
         self._optimizer = optimizer
         self._seed = seed
-        self._kept_statistics = tuning.kept_statistics
+        self._fixed_statistics = tuning.fixed_statistics
         self._augment = SupervisedAugmentation(
             task.patch_px, unaugmented_fraction=tuning.unaugmented_fraction, stain_jitter=tuning.stain_jitter
         )
@@ -308,7 +308,7 @@ class _Step:
     def __call__(self, engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Run views, outputs, loss and optimizer step; returns measures, each of shape (n,)."""
         self._model.train()
-        keep_statistics(self._model, self._kept_statistics)
+        fix_statistics(self._model, self._fixed_statistics)
         device = self._task.device
         patches, rows = (self._shared.all_rows(part.to(device, non_blocking=True)) for part in batch)
         now = Step(self._seed, engine.state.epoch, engine.state.iteration)

@@ -128,12 +128,17 @@ def read_description(path: Path, shape: Shape = object) -> dict[str, Any]:
 
 
 def load_into(
-    module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, path: Path, *, shares: bool = False
+    module: nn.Module,
+    state: Mapping[str, torch.Tensor],
+    prefix: str,
+    path: Path,
+    *,
+    shares_memory: bool = False,
 ) -> None:
     """Load exactly the tensors with names below `prefix` into `module`.
 
     Args:
-        shares: parameters take the memory of `state`, where dtypes are equal; buffers are copied.
+        shares_memory: parameters take the memory of `state`, where dtypes are equal; buffers are copied.
 
     Raises:
         InputError: names, shapes or dtypes differ; names `path` and the first difference.
@@ -157,13 +162,13 @@ def load_into(
         raise InputError(
             f"{path}: {prefix}{kinds[0]} is {its}, but the network has {right}. Fix: save it as {right}."
         )
-    if shares:
+    if shares_memory:
         weights = {name for name, _ in module.named_parameters()}
         part = {
             name: tensor.to(want[name].dtype) if name in weights else tensor.to(want[name].dtype, copy=True)
             for name, tensor in part.items()
         }
-    module.load_state_dict(part, assign=shares)
+    module.load_state_dict(part, assign=shares_memory)
 
 
 def _same_kind(one: torch.dtype, other: torch.dtype) -> bool:

@@ -78,7 +78,7 @@ def from_encoder(
     state, description = content or load_model(path)
     check_encoder(description, TRAINED_HEADS, path)
     model = TaskModel(_encoder(description, path), description["head"], num_outputs)
-    load_into(model.encoder, state, ENCODER_PREFIX, path, shares=True)
+    load_into(model.encoder, state, ENCODER_PREFIX, path, shares_memory=True)
     rest = sorted({name.split(".")[0] for name in state} - {"encoder"})
     parts = dict(model.head.named_children())
     for part in rest:
@@ -125,7 +125,7 @@ def from_task_model(path: str | Path, whole: WholeModel | None = None) -> tuple[
     state, description = load_model(path)
     model = _task_model(description, path)
     state = without_reference(state)
-    load_into(model, with_encoder(state, description, model.state_dict(), path), "", path, shares=True)
+    load_into(model, with_encoder(state, description, model.state_dict(), path), "", path, shares_memory=True)
     return model, description
 
 
@@ -145,7 +145,7 @@ def _sharing(path: Path, whole: WholeModel) -> tuple[TaskModel, dict[str, Any]]:
             own[name] = given
         elif name in own:
             own[name] = own[name].clone()
-    load_into(model, own, "", path, shares=True)
+    load_into(model, own, "", path, shares_memory=True)
     return model, dict(description)
 
 
@@ -205,7 +205,9 @@ def load_encoder(path: str | Path) -> tuple[Encoder, dict[str, Any]]:
     _check(description, path)
     encoder = _encoder(description, path)
     wanted = [ENCODER_PREFIX + name for name in encoder.state_dict()]
-    load_into(encoder, with_encoder(state, description, wanted, path), ENCODER_PREFIX, path, shares=True)
+    load_into(
+        encoder, with_encoder(state, description, wanted, path), ENCODER_PREFIX, path, shares_memory=True
+    )
     return encoder, description
 
 

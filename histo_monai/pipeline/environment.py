@@ -101,8 +101,8 @@ def read_environment() -> Environment:
     asked_decoder()
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     ranks = _count("HISTO_MONAI_RANKS", default=gpus, low=1)
-    shared = min(16, (available - 2) // ranks) if device.type == "cuda" else min(8, available // 2)
-    default_workers = shared if available > 2 else 0
+    readers = min(16, (available - 2) // ranks) if device.type == "cuda" else min(8, available // 2)
+    default_workers = readers if available > 2 else 0
     return Environment(
         device=device,
         ranks=ranks,

@@ -98,10 +98,10 @@ def read_experiments(*, all_commits: bool) -> Experiments:
 def listed(baselines: list[Mapping[str, Any]]) -> Experiments:
     """Experiments from `dvc exp show --json`, each revision once."""
     experiments = Experiments()
-    seen: set[str] = set()
+    listed_revs: set[str] = set()
     for baseline in baselines:
         if baseline["rev"] != "workspace":
-            _add(experiments, baseline, baseline.get("name") or baseline["rev"][:7], seen)
+            _add(experiments, baseline, baseline.get("name") or baseline["rev"][:7], listed_revs)
         for experiment in baseline.get("experiments") or []:
             state = (experiment.get("executor") or {}).get("state", "success")
             last = experiment["revs"][0]
@@ -111,15 +111,15 @@ def listed(baselines: list[Mapping[str, Any]]) -> Experiments:
             elif state in ("queued", "running"):
                 experiments.waiting.append(name)
             else:
-                _add(experiments, last, name, seen)
+                _add(experiments, last, name, listed_revs)
     return experiments
 
 
-def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, seen: set[str]) -> None:
+def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, listed_revs: set[str]) -> None:
     data = entry.get("data")
-    if data is None or entry["rev"] in seen:
+    if data is None or entry["rev"] in listed_revs:
         return
-    seen.add(entry["rev"])
+    listed_revs.add(entry["rev"])
     params = data["params"].get("params.yaml", {}).get("data")
     metrics = {path: content["data"] for path, content in data["metrics"].items() if "data" in content}
     if params and metrics:

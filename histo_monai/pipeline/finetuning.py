@@ -18,7 +18,7 @@ from histo_monai.data.tables.tasks import dependence_groups, training_mpp
 from histo_monai.evaluation.cross_validation import CrossValidated
 from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
-from histo_monai.finetuning.trainable import KeptStatistics
+from histo_monai.finetuning.trainable import FixedStatistics
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
 from histo_monai.models.batchnorm import has_batchnorm, patches_for_statistics
 from histo_monai.models.checkpoint import load_model
@@ -198,13 +198,15 @@ def tuning_of(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode, *, h
     """
     if mode == "head":
         raise ValueError("a head is not trained")
-    kept: KeptStatistics = "none"
+    fixed_statistics: FixedStatistics = "none"
     if section.batchnorm_patches is None:
-        kept = "all" if has_weights else "none"
+        fixed_statistics = "all" if has_weights else "none"
     elif section.batchnorm_patches == 0 and mode != "all":
-        kept = "frozen"
+        fixed_statistics = "frozen"
     if not isinstance(section, FinetuneRecipe):
-        return Tuning(unaugmented_fraction=section.unaugmented_fraction, mode=mode, kept_statistics=kept)
+        return Tuning(
+            unaugmented_fraction=section.unaugmented_fraction, mode=mode, fixed_statistics=fixed_statistics
+        )
     return Tuning(
         section.backbone_lr_factor,
         section.unaugmented_fraction,
@@ -212,7 +214,7 @@ def tuning_of(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode, *, h
         section.ema_decay,
         section.interpolation_weights,
         mode,
-        kept,
+        fixed_statistics,
     )
 
 

@@ -64,10 +64,10 @@ def imported_files(modules: Iterable[str], known: dict[str, Source] | None = Non
                 known[module] = Source.read(module)
             reached[module] = known[module]
             waiting.extend(known[module].imports)
-    kept = [
+    sources = [
         source for module, source in reached.items() if module != PACKAGE.name and source.facts.holds_code
     ]
-    return sorted({source.path for source in kept}.union(*(source.data for source in kept)))
+    return sorted({source.path for source in sources}.union(*(source.data for source in sources)))
 
 
 @dataclass(frozen=True)

@@ -131,12 +131,12 @@ def made_from(
 
 def without_ids(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Provenance record of a model file, with the number and digest of slides instead of their ids."""
-    kept: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     named: dict[str, str] = dict(provenance["slides"])
     for path, digest in provenance["inputs"].items():
-        (kept if path.startswith(_WITHOUT_IDS) else named)[path] = digest
+        (inputs if path.startswith(_WITHOUT_IDS) else named)[path] = digest
     digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
-    return {**provenance, "inputs": kept, "slides": {"num_files": len(named), "sha256": digest}}
+    return {**provenance, "inputs": inputs, "slides": {"num_files": len(named), "sha256": digest}}
 
 
 def write_metrics(

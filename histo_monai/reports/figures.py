@@ -20,7 +20,7 @@ from histo_monai.evaluation.metrics import (
 from histo_monai.reports.drawing import COLORS, GRAY, INK, PALE, drawn, new_figure, plain
 
 _MARKERS = "osD^vP"
-_SHARE_FROM = 0.55  # cells above this fraction have white digits
+_WHITE_FROM = 0.55  # cells above this fraction have white digits
 _FEWEST_ROWS = 5
 _NUM_TENTHS = 10
 _LEAST_AREA, _MOST_AREA = 16.0, 400.0
@@ -70,12 +70,12 @@ def reliability_diagram(
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     upper.plot([0, 1], [0, 1], color=PALE, linestyle="--", linewidth=1.2, label="calibrated")
     least_sure = least_right = 1.0
-    for i, (name, shares) in enumerate(probabilities.items()):
+    for i, (name, predicted) in enumerate(probabilities.items()):
         color, marker = COLORS[i % len(COLORS)], _MARKERS[i % len(_MARKERS)]
-        bins = [cell for cell in reliability(labels, shares, num_bins) if cell.count]
+        bins = [cell for cell in reliability(labels, predicted, num_bins) if cell.count]
         least_sure = min(least_sure, bins[0].low)
         least_right = min(least_right, *(cell.accuracy for cell in bins))
-        error = expected_calibration_error(labels, shares, num_bins)
+        error = expected_calibration_error(labels, predicted, num_bins)
         _draw_reliability(upper, bins, color, marker, f"{name}, ECE {error:.3f}")
         _draw_histogram(lower, bins, color, i, len(probabilities))
     floor = np.floor(min(least_sure, least_right) * 10) / 10
@@ -159,13 +159,13 @@ def tenths(
 
 def _draw_confusion(axis: Axes, counts: np.ndarray, classes: Sequence[str]) -> None:
     num = len(classes)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axis.imshow(fractions, cmap="Blues", vmin=0, vmax=1)
     size = 11 if num <= 3 else 9.5 if num <= 6 else 8.5
     for true, predicted in np.ndindex(num, num):
-        count, share = counts[true, predicted], shares[true, predicted]
-        text = f"{count:,}\n{share:.0%}" if num <= 4 else f"{count:,}"
-        color = "white" if share > _SHARE_FROM else INK if count else PALE
+        count, fraction = counts[true, predicted], fractions[true, predicted]
+        text = f"{count:,}\n{fraction:.0%}" if num <= 4 else f"{count:,}"
+        color = "white" if fraction > _WHITE_FROM else INK if count else PALE
         axis.text(predicted, true, text, ha="center", va="center", color=color, fontsize=size)
     crowded = num * max(map(len, classes)) > _MOST_LETTERS
     axis.set_xticks(range(num), classes, rotation=45 * crowded, ha="right" if crowded else "center")

@@ -124,8 +124,8 @@ def _stride(points: NDArray[np.int64]) -> NDArray[np.int64]:
     """About 0.62 of each number, coprime to it."""
     kinds, which = np.unique(np.maximum(points, 1), return_inverse=True)
     stride = np.maximum(1, (kinds * 0.618).astype(np.int64))
-    while (shares := (np.gcd(stride, kinds) > 1)).any():
-        stride[shares] += 1
+    while (has_divisor := (np.gcd(stride, kinds) > 1)).any():
+        stride[has_divisor] += 1
     return stride[which]
 
 

@@ -62,8 +62,8 @@ def indecision(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
     Args:
         probabilities: (n, K), K of at least 2, rows sum to 1.
     """
-    shares = np.asarray(probabilities, np.float64)
-    return np.clip(entr(shares).sum(axis=1) / np.log(shares.shape[1]), 0, 1)
+    rows = np.asarray(probabilities, np.float64)
+    return np.clip(entr(rows).sum(axis=1) / np.log(rows.shape[1]), 0, 1)
 
 
 def disagreement(scores: NDArray[np.floating], others: NDArray[np.floating]) -> NDArray[np.float64]:

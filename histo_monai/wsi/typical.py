@@ -21,7 +21,7 @@ from histo_monai.wsi.suggestion import Fields
 NUM_COMPONENTS = 64
 NUM_NEIGHBORS = 20
 MOST_CANDIDATES = 50_000
-"""Of more candidates so many are drawn at random."""
+"""Largest number of candidates; of more, a random sample of this size is used."""
 MOST_CLUSTERS = 500
 _PER_GROUP = 5
 _SMALL = 20_000

@@ -199,7 +199,7 @@ def test_convolutions_stay_shared_in_channels_last(
     models = [TaskModel(build_encoder(name, SIDE), "linear", 2) for _ in range(2)]
     state = device_module.tensors_on(models[0].state_dict(), cpu)
     for model in models:
-        load_into(model, dict(state), "", Path("model"), shares=True)
+        load_into(model, dict(state), "", Path("model"), shares_memory=True)
         device_module.to_device(model, cpu)
     places = [{name: part.data_ptr() for name, part in model.named_parameters()} for model in models]
     assert places[0] == places[1]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from histo_monai.finetuning.trainable import RANK, KeptStatistics, Mode, add_adapters, freeze, last_stage
+from histo_monai.finetuning.trainable import RANK, FixedStatistics, Mode, add_adapters, freeze, last_stage
 from histo_monai.finetuning.trainer import Tuning
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.layers import merged_state
@@ -80,8 +80,8 @@ def test_frozen_batchnorms_keep_their_statistics_where_asked(
     task = wave_task(16)
     model = _model(RESNET, task)
     before = {key: value.clone() for key, value in model.state_dict().items() if "running_" in key}
-    kept: KeptStatistics = "frozen" if keeps else "none"
-    _finetune(model, task, epochs=1, tuning=Tuning(ema_decay=0.9, mode="last", kept_statistics=kept))
+    fixed: FixedStatistics = "frozen" if keeps else "none"
+    _finetune(model, task, epochs=1, tuning=Tuning(ema_decay=0.9, mode="last", fixed_statistics=fixed))
     after = model.state_dict()
     for key, value in before.items():
         is_trained = ".layer4." in key
@@ -95,7 +95,7 @@ def test_batchnorms_of_given_weights_keep_their_statistics_while_they_train(
     task = wave_task(16)
     model = _model(RESNET, task)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    tuning = Tuning(ema_decay=0.9, mode=mode, kept_statistics="all", interpolation_weights=(0.0, 0.5))
+    tuning = Tuning(ema_decay=0.9, mode=mode, fixed_statistics="all", interpolation_weights=(0.0, 0.5))
     _finetune(model, task, epochs=1, lr=0.1, tuning=tuning)
     after = model.state_dict()
     for key, value in before.items():
@@ -106,7 +106,7 @@ def test_batchnorms_of_given_weights_keep_their_statistics_while_they_train(
 
 
 @pytest.mark.parametrize(
-    ("num", "mode", "has_weights", "kept"),
+    ("num", "mode", "has_weights", "fixed"),
     [
         (None, "all", True, "all"),
         (None, "last", True, "all"),
@@ -119,13 +119,13 @@ def test_batchnorms_of_given_weights_keep_their_statistics_while_they_train(
     ],
 )
 def test_params_state_which_batchnorms_keep_their_statistics(
-    num: int | None, mode: Mode, has_weights: bool, kept: KeptStatistics
+    num: int | None, mode: Mode, has_weights: bool, fixed: FixedStatistics
 ) -> None:
     recipe = load_params(ROOT / "params.yaml").finetune_section("two_classes")
     assert isinstance(recipe, FinetuneRecipe)
     assert recipe.batchnorm_patches is None
     section = dataclasses.replace(recipe, batchnorm_patches=num)
-    assert tuning_of(section, mode, has_weights=has_weights).kept_statistics == kept
+    assert tuning_of(section, mode, has_weights=has_weights).fixed_statistics == fixed
 
 
 def test_adapters_change_weights_by_few_ranks(wave_task: Callable[..., WaveTask]) -> None:

@@ -1,4 +1,4 @@
-"""Plain views against NumPy and the law of Beer and Lambert."""
+"""Fixed views against NumPy and the law of Beer and Lambert."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_views_show_what_their_matrices_say_and_colors_stay(patches):
     assert views.shape == (40, 2, 3, SIDE, SIDE)
 
 
-def test_probability_zero_gives_the_plain_view_at_any_size(patches):
+def test_probability_zero_gives_the_unaugmented_view_at_any_size(patches):
     for size_px in (SIDE, SIDE // 2, SIDE + 8):
         views = SupervisedAugmentation(size_px, prob=0.0).set_random_state(0)(patches)
         assert views.dtype == torch.float32
@@ -108,32 +108,32 @@ def test_the_policy_is_that_of_the_paper():
     assert operations() == SUPERVISED
 
 
-def plain_ones(augment, num_samples):
+def unaugmented_ones(augment, num_samples):
     drawn = augment.randomize(num_samples, 2)
     same = (drawn.matrices == torch.eye(3, dtype=torch.float64)).flatten(1).all(dim=1)
     return same.numpy()
 
 
-def test_one_view_in_three_is_plain_in_every_batch_and_at_no_place_more_often():
+def test_one_view_in_three_is_unaugmented_in_every_batch_and_at_no_place_more_often():
     augment = SupervisedAugmentation(SIDE, unaugmented_fraction=1 / 3).set_random_state(0)
-    plain = np.array([plain_ones(augment, 16) for _ in range(1500)])
+    unaugmented = np.array([unaugmented_ones(augment, 16) for _ in range(1500)])
     # A third of 16 is between 5 and 6, and on the average exact, in batches of one image too.
-    assert set(plain.sum(axis=1)) == {5, 6}
-    assert plain.mean(axis=1).mean() == pytest.approx(1 / 3, abs=4 * 0.5 / 16 / np.sqrt(1500))
-    assert np.abs(plain.mean(axis=0) - 1 / 3).max() < 4 * np.sqrt(2 / 9 / 1500)
-    alone = np.mean([plain_ones(augment, 1)[0] for _ in range(1500)])
+    assert set(unaugmented.sum(axis=1)) == {5, 6}
+    assert unaugmented.mean(axis=1).mean() == pytest.approx(1 / 3, abs=4 * 0.5 / 16 / np.sqrt(1500))
+    assert np.abs(unaugmented.mean(axis=0) - 1 / 3).max() < 4 * np.sqrt(2 / 9 / 1500)
+    alone = np.mean([unaugmented_ones(augment, 1)[0] for _ in range(1500)])
     assert alone == pytest.approx(1 / 3, abs=4 * np.sqrt(2 / 9 / 1500))
 
 
-def test_plain_views_are_those_of_the_tests_and_the_others_stay_as_they_were(patches):
+def test_unaugmented_views_are_those_of_the_tests_and_the_others_stay_as_they_were(patches):
     augment = SupervisedAugmentation(SIDE, unaugmented_fraction=0.5).set_random_state(0)
     drawn = augment.randomize(*patches.shape[:2])
     without = SupervisedAugmentation(SIDE).set_random_state(0).randomize(*patches.shape[:2])
-    plain = (drawn.matrices == torch.eye(3, dtype=torch.float64)).flatten(1).all(dim=1)
-    assert plain.sum() == 20
-    assert torch.equal(drawn.matrices[~plain], without.matrices[~plain])
+    unaugmented = (drawn.matrices == torch.eye(3, dtype=torch.float64)).flatten(1).all(dim=1)
+    assert unaugmented.sum() == 20
+    assert torch.equal(drawn.matrices[~unaugmented], without.matrices[~unaugmented])
     views = augment.apply(patches, drawn)
-    assert torch.allclose(views[plain], unaugmented_view(patches, SIDE)[plain], rtol=0, atol=1e-6)
+    assert torch.allclose(views[unaugmented], unaugmented_view(patches, SIDE)[unaugmented], rtol=0, atol=1e-6)
     assert SupervisedAugmentation(SIDE, unaugmented_fraction=1.0).randomize(
         8, 1
     ).matrices.unique().tolist() == [0, 1]
@@ -147,9 +147,9 @@ def test_stains_change_within_their_bounds_and_geometry_as_it_did():
     views = augment(flat).squeeze(1)
     assert torch.allclose(views, views[:, :, :1, :1], atol=1e-5)  # an even patch stays even
     seen = views[:, :, 0, 0]
-    plain = (seen - color).abs().amax(dim=1) < 1e-5
-    assert plain.sum() == 16
-    assert len(seen[~plain].unique(dim=0)) == 48
+    unaugmented = (seen - color).abs().amax(dim=1) < 1e-5
+    assert unaugmented.sum() == 16
+    assert len(seen[~unaugmented].unique(dim=0)) == 48
 
     hed = torch.tensor(RGB_FROM_HED, dtype=torch.float64)
     densities = torch.linalg.solve(hed.T, -color.double().log10())  # of hematoxylin, eosin, DAB

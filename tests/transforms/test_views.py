@@ -101,13 +101,13 @@ def test_a_batch_leaves_the_same_state_behind_whatever_was_selected(patches):
     assert seldom.R.rand() == often.R.rand()
 
 
-def test_ranges_without_change_give_the_plain_view(patches):
+def test_ranges_without_change_give_the_unaugmented_view(patches):
     # The flip has no range: two flips are none, so look at samples that drew it unmirrored too.
     augment = PretrainAugmentation(SIDE, 1.0, operations(**NOTHING)).set_random_state(0)
     assert torch.allclose(augment(patches).flip(-1), unaugmented_view(patches, SIDE), atol=1e-5)
 
 
-def test_probability_zero_gives_the_plain_view(patches):
+def test_probability_zero_gives_the_unaugmented_view(patches):
     augmented = PretrainAugmentation(SIDE, 0.0).set_random_state(0)(patches)
     assert torch.allclose(augmented, unaugmented_view(patches, SIDE), atol=1e-6)
 

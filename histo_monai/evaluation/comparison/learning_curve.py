@@ -49,11 +49,11 @@ class LearningCurve:
         self, num_labels: ArrayLike, values: ArrayLike, replicates: ArrayLike, *, limit: float = 1.0
     ) -> None:
         sizes, scores = checks.column("num_labels", num_labels), checks.column("values", values)
-        drawn = np.asarray(replicates, np.float64)
+        samples = np.asarray(replicates, np.float64)
         checks.same_length(num_labels=sizes, values=scores)
-        if drawn.ndim != 2 or len(drawn) != len(sizes) or drawn.shape[1] < _FEWEST_REPLICATES:
+        if samples.ndim != 2 or len(samples) != len(sizes) or samples.shape[1] < _FEWEST_REPLICATES:
             raise ValueError(
-                f"replicates have shape {drawn.shape}: expected {len(sizes)} rows, one per size, "
+                f"replicates have shape {samples.shape}: expected {len(sizes)} rows, one per size, "
                 f"and at least {_FEWEST_REPLICATES} columns"
             )
         _refuse("num_labels", sizes, sizes <= 0, "a positive number")
@@ -63,7 +63,7 @@ class LearningCurve:
         same = (place == np.arange(len(self.num_labels))[:, None]).astype(np.float64)
         mean = same / same.sum(axis=1, keepdims=True)
         self.values: NDArray[np.float64] = product(mean, scores)
-        self.replicates: NDArray[np.float64] = product(mean, drawn)
+        self.replicates: NDArray[np.float64] = product(mean, samples)
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -165,10 +165,10 @@ def _targets(curve: LearningCurve, score: float, replicates: ArrayLike | None) -
     if not score <= curve.limit:
         raise ValueError(f"the score is {score:g}: expected at most the metric's limit, {curve.limit:g}")
     num = curve.replicates.shape[1]
-    drawn = np.full(num, score) if replicates is None else np.asarray(replicates, np.float64)
-    if drawn.shape != (num,):
-        raise ValueError(f"score_replicates have shape {drawn.shape}: the curve has {num} replicates")
-    return np.concatenate([[score], drawn])
+    samples = np.full(num, score) if replicates is None else np.asarray(replicates, np.float64)
+    if samples.shape != (num,):
+        raise ValueError(f"score_replicates have shape {samples.shape}: the curve has {num} replicates")
+    return np.concatenate([[score], samples])
 
 
 def _within(

@@ -166,13 +166,13 @@ def compare_models(
 def _over_seeds(
     reference: ArrayLike, seeds: Sequence[ArrayLike], encoders: Sequence[int], resampling: Resampling
 ) -> dict[str, _Seeds]:
-    drawn = [metric_replicates(reference, predictions, resampling) for predictions in seeds]
+    runs = [metric_replicates(reference, predictions, resampling) for predictions in seeds]
     by_metric = {
         metric: _Seeds(
-            by_encoder(np.array([replicates[metric][0] for replicates in drawn]), encoders),
-            by_encoder(np.array([replicates[metric][1] for replicates in drawn]), encoders).mean(axis=0),
+            by_encoder(np.array([replicates[metric][0] for replicates in runs]), encoders),
+            by_encoder(np.array([replicates[metric][1] for replicates in runs]), encoders).mean(axis=0),
         )
-        for metric in drawn[0]
+        for metric in runs[0]
     }
     if "macro_auc" in by_metric:
         areas = [macro_auc_influence(reference, predictions) for predictions in seeds]

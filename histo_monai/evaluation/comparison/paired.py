@@ -200,10 +200,10 @@ def replicate_variance(replicates: NDArray[np.float64], num_groups: float) -> fl
     Returns:
         NaN for one group, or where more than half of the replicates are undefined.
     """
-    drawn = replicates[~np.isnan(replicates)]
-    if num_groups <= 1 or len(drawn) < max(2, _FEWEST_DEFINED * len(replicates)):
+    defined = replicates[~np.isnan(replicates)]
+    if num_groups <= 1 or len(defined) < max(2, _FEWEST_DEFINED * len(replicates)):
         return float("nan")
-    return float(np.var(drawn, ddof=1)) * num_groups / (num_groups - 1)
+    return float(np.var(defined, ddof=1)) * num_groups / (num_groups - 1)
 
 
 def mcnemar_p(right_first: ArrayLike, right_second: ArrayLike) -> float:

@@ -143,17 +143,17 @@ def curve_points(
 def _points(
     members: Sequence[Member], suffix: str, reference: NDArray, resampling: Resampling, seed: int
 ) -> list[Point]:
-    drawn = [metric_replicates(reference, member.predictions, resampling) for member in members]
+    runs = [metric_replicates(reference, member.predictions, resampling) for member in members]
     encoders = [member.repeat[0] for member in members]
     num_encoders = len(set(encoders))
     picked = _picked(seed, num_encoders if num_encoders > 1 else len(members), resampling.num_replicates)
     points = []
-    for metric in drawn[0]:
+    for metric in runs[0]:
         if metric + suffix not in HEADLINES:
             continue
-        of_runs = np.array([replicates_of[metric][0] for replicates_of in drawn])
+        of_runs = np.array([replicates_of[metric][0] for replicates_of in runs])
         values = by_encoder(of_runs, encoders)
-        replicates = by_encoder(np.stack([replicates_of[metric][1] for replicates_of in drawn]), encoders)
+        replicates = by_encoder(np.stack([replicates_of[metric][1] for replicates_of in runs]), encoders)
         estimate, seed_sd = estimate_over_seeds(metric, values, replicates.mean(axis=0), resampling)
         of_both = np.take_along_axis(replicates, picked, axis=0).mean(axis=0)
         each = dict(zip([member.repeat for member in members], of_runs.tolist(), strict=True))

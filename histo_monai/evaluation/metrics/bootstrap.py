@@ -50,13 +50,13 @@ class Resampling:
 
         B is 32, or fewer where 32 MiB hold fewer; B does not change the numbers.
         """
-        random = generator(self._seed, "bootstrap")
+        rng = generator(self._seed, "bootstrap")
         width = _columns_that_fit(self.num_groups)
         for start in range(0, self.num_replicates, width):
             counts = np.empty((self.num_groups, min(width, self.num_replicates - start)))
             for column in counts.T:
-                drawn = random.integers(self.num_groups, size=self.num_groups)
-                column[:] = np.bincount(drawn, minlength=self.num_groups)
+                sample = rng.integers(self.num_groups, size=self.num_groups)
+                column[:] = np.bincount(sample, minlength=self.num_groups)
             yield counts
 
     def weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -83,15 +83,15 @@ class Resampling:
             replicates: Shape (num_replicates,).
             center: first shift the replicates by their bias, their mean minus the value.
         """
-        drawn = np.asarray(replicates, np.float64)
-        drawn = drawn[~np.isnan(drawn)]
+        defined = np.asarray(replicates, np.float64)
+        defined = defined[~np.isnan(defined)]
         unknown = Estimate(float(value), np.nan, np.nan, self.num_groups)
-        if np.isnan(value) or self.num_groups < 2 or len(drawn) < _FEWEST_DEFINED * self.num_replicates:
+        if np.isnan(value) or self.num_groups < 2 or len(defined) < _FEWEST_DEFINED * self.num_replicates:
             return unknown
         if center:
-            drawn = drawn - drawn.mean() + value
+            defined = defined - defined.mean() + value
         tail = (1 - confidence) / 2
-        low, high = np.quantile(drawn, [tail, 1 - tail])
+        low, high = np.quantile(defined, [tail, 1 - tail])
         return Estimate(float(value), float(low), float(high), self.num_groups)
 
 

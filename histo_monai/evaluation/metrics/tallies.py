@@ -55,11 +55,13 @@ class Tallies:
     def resampled(self, counts: NDArray[np.float64]) -> Tallies:
         """Sums of replicates, the leading dimension (B), for multiplicities of groups (G, B)."""
         num_groups = len(self.squared)
-        drawn = counts.T
+        by_replicate = counts.T
         return Tallies(
-            product(drawn, self.confusion.reshape(num_groups, -1)).reshape(-1, *self.confusion.shape[1:]),
-            product(drawn, self.gap),
-            product(drawn, self.squared),
+            product(by_replicate, self.confusion.reshape(num_groups, -1)).reshape(
+                -1, *self.confusion.shape[1:]
+            ),
+            product(by_replicate, self.gap),
+            product(by_replicate, self.squared),
         )
 
     @property

@@ -44,8 +44,8 @@ class Discriminant:
         models = []
         for shrinkage in grid:
             ridge = shrinkage * mean_variance
-            shares = (1 - shrinkage) * variances / ((1 - shrinkage) * variances + ridge)
-            directions = (means - product(coordinates * shares, basis)) / ridge
+            factors = (1 - shrinkage) * variances / ((1 - shrinkage) * variances + ridge)
+            directions = (means - product(coordinates * factors, basis)) / ridge
             models.append(LinearModel(directions, -(directions * means).sum(axis=1) / 2))
         return models
 
@@ -60,8 +60,8 @@ def _principal_axes(rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.floa
     num, width = rows.shape
     if num >= width:
         values, vectors = np.linalg.eigh(product(rows.T, rows))
-        kept = values > _NEGLIGIBLE * values[-1]
-        return values[kept], vectors[:, kept].T
+        selected = values > _NEGLIGIBLE * values[-1]
+        return values[selected], vectors[:, selected].T
     values, vectors = np.linalg.eigh(product(rows, rows.T))
-    kept = values > _NEGLIGIBLE * values[-1]
-    return values[kept], product((vectors[:, kept] / np.sqrt(values[kept])).T, rows)
+    selected = values > _NEGLIGIBLE * values[-1]
+    return values[selected], product((vectors[:, selected] / np.sqrt(values[selected])).T, rows)

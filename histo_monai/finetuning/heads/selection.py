@@ -201,20 +201,20 @@ def _mixture(
         best = default if np.average(difference, weights=counted) <= error else best
     if rule in ("best", "one_se"):
         return [(best.candidate, best.temperature, 1.0)]
-    shares = np.full(len(bests), 1 / len(bests))
+    mixture = np.full(len(bests), 1 / len(bests))
     if rule == "stack" and num_known is not None:
         inside = np.arange(len(targets))
         likelihoods = [softmax(b.outputs / b.temperature, axis=1)[inside, targets] for b in bests]
-        shares = mixture_weights(np.stack(likelihoods, axis=1), counted)
+        mixture = mixture_weights(np.stack(likelihoods, axis=1), counted)
     elif rule == "stack":
         inverse = 1 / np.maximum([loss(each) for each in bests], np.finfo(float).tiny ** 0.5)
-        shares = inverse / inverse.sum()
-    shares = np.where(shares >= LEAST_WEIGHT, shares, 0.0)
-    shares /= shares.sum()
+        mixture = inverse / inverse.sum()
+    mixture = np.where(mixture >= LEAST_WEIGHT, mixture, 0.0)
+    mixture /= mixture.sum()
     return [
-        (each.candidate, each.temperature, float(share))
-        for each, share in zip(bests, shares, strict=True)
-        if share > 0
+        (each.candidate, each.temperature, float(weight))
+        for each, weight in zip(bests, mixture, strict=True)
+        if weight > 0
     ]
 
 

@@ -42,12 +42,12 @@ def run(
         )
     look = Look() if not paths.PARAMS.exists() else Look.of(load_params(paths.PARAMS))
     if bundle:
-        seen: dict[str, Any] = {
+        settings: dict[str, Any] = {
             name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")
         }
         if look.artefacts:
-            seen["artefacts"] = list(look.artefacts)
-        write_bundle(Path(model), Path(bundle), seen, authors or "not stated")
+            settings["artefacts"] = list(look.artefacts)
+        write_bundle(Path(model), Path(bundle), settings, authors or "not stated")
         _LOG.info("export: bundle=%s command='%s --slide SLIDE'", bundle, run_command(bundle))
     if wsinfer:
         write_wsinfer(Path(model), Path(wsinfer))

@@ -47,7 +47,7 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
         read: files of answers; empty: those that `label --serve` has saved in data/suggestions.
         classes: names to begin with, beside those of the labels.
         num: number of regions of the page.
-        num_random: how many of these are drawn at random, as soon as there is a model.
+        num_random: number of regions among them that are sampled at random, as soon as there is a model.
 
     Raises:
         InputError: the project is not of own slides with two classes, or a step fails.

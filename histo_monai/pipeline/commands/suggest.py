@@ -65,7 +65,7 @@ def run(
         num: number of regions; a warning states if fewer candidates differ.
         side_um: side of a square, µm; None for the model's patch.
         folder: output; None for data/suggestions/<run>, data/suggestions/first or data/suggestions/doubtful-<run>.
-        num_random: number of further regions, drawn at random from all candidates apart from labeled ones.
+        num_random: number of further regions, sampled at random from all candidates apart from labeled ones.
         first: choose without a model, by the features of the pretraining's encoder; student and seed are not used.
         doubtful: labeled squares that the fine-tuning contradicts; student is not used.
 
@@ -165,8 +165,11 @@ def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | 
         _LOG.warning(
             "suggest: regions=%d requested=%d; further candidates are certain or similar", len(chosen), num
         )
-    drawn = _at_random(squares, labeled_squares, chosen, num_random, run.derived_seed)
-    chosen, by = np.concatenate([chosen, drawn]), np.repeat(["model", "random"], [len(chosen), len(drawn)])
+    at_random = _at_random(squares, labeled_squares, chosen, num_random, run.derived_seed)
+    chosen, by = (
+        np.concatenate([chosen, at_random]),
+        np.repeat(["model", "random"], [len(chosen), len(at_random)]),
+    )
     rows = candidates.iloc[chosen].reset_index(drop=True)
     shown, _ = assembly.in_order(rows[:MAX_SHOWN]).some(MAX_SHOWN)
     table = _table(rows, uncertainty[chosen], embedding, chosen, search.side_um, task.classes)
@@ -178,7 +181,7 @@ def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | 
     pictures = (shown.squeeze(1).numpy(), _in_words(table, classes), field_um)
     write_suggestions(draft, table, bounds_corners(rows), {"uncertainty": "uncertainty"} | columns, pictures)
     return (
-        f"{len(table)} regions ({len(drawn)} at random) on {table['slide_id'].nunique()} of "
+        f"{len(table)} regions ({len(at_random)} at random) on {table['slide_id'].nunique()} of "
         f"{candidates['slide_id'].nunique()} slides with {len(candidates)} candidates"
     )
 
@@ -216,12 +219,12 @@ def _at_random(
     is_free = squares.apart_from(labeled)
     for number in chosen:
         is_free &= ~squares.overlapping(squares, int(number))
-    drawn: list[int] = []
+    selected: list[int] = []
     for number in generator(seed, "random regions", len(labeled.sides_px)).permutation(len(is_free)):
-        if len(drawn) < num and is_free[number]:
-            drawn.append(int(number))
+        if len(selected) < num and is_free[number]:
+            selected.append(int(number))
             is_free &= ~squares.overlapping(squares, int(number))
-    return np.array(drawn, np.int64)
+    return np.array(selected, np.int64)
 
 
 def _table(

@@ -170,7 +170,7 @@ def _check_recipes(params: Params) -> None:
                 "consistency.recipe.match_class_proportions: true needs batchnorm_patches above 0. Fix: set "
                 "batchnorm_patches: 1024, or match_class_proportions: false"
             )
-        between = [share for share in recipe.interpolation_weights if 0 < share < 1]
+        between = [weight for weight in recipe.interpolation_weights if 0 < weight < 1]
         if between and not recipe.batchnorm_patches:
             raise ParamsError(
                 f"consistency.recipe.interpolation_weights: {between[0]:g}, which needs batchnorm_patches above 0. "

@@ -34,7 +34,7 @@ from histo_monai.wsi.diagnosis.detections import find_detections
 from histo_monai.wsi.diagnosis.diagnose import Learning, cell_auc, diagnose, shuffled_control, slide_estimates
 from histo_monai.wsi.diagnosis.features import FEATURES, slide_features
 from histo_monai.wsi.diagnosis.lesions import LesionMask, evaluation_mask, match
-from histo_monai.wsi.heatmaps.heatmap import SEEN, Heatmap, column_of, read_heatmap
+from histo_monai.wsi.heatmaps.heatmap import IN_TRAINING, Heatmap, column_of, read_heatmap
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,12 +116,12 @@ def _features(maps: Mapping[str, Heatmap], model: str, positive: str) -> dict[st
         slide_id: slide_features(heatmap, heatmap.column(model, positive))
         for slide_id, heatmap in maps.items()
     }
-    seen = {
-        slide_id: slide_features(heatmap, heatmap.column(f"{model}{SEEN}", positive))
+    in_training = {
+        slide_id: slide_features(heatmap, heatmap.column(f"{model}{IN_TRAINING}", positive))
         for slide_id, heatmap in maps.items()
-        if heatmap.column(f"{model}{SEEN}", positive) in heatmap.values
+        if heatmap.column(f"{model}{IN_TRAINING}", positive) in heatmap.values
     }
-    tables = {model: own, f"{model}{SEEN}": own | seen} if seen else {model: own}
+    tables = {model: own, f"{model}{IN_TRAINING}": own | in_training} if in_training else {model: own}
     return {
         name: pd.DataFrame.from_dict(rows, orient="index", columns=columns) for name, rows in tables.items()
     }
@@ -165,8 +165,10 @@ def _diagnose(
     curves: dict[str, Froc | None] = {}
     classifiers = {}
     for name in MODELS:
-        mine, seen = features[name], features.get(f"{name}{SEEN}")
-        classifier, scores[name] = diagnose(mine, seen, is_tumor, slides["split"], learning, groups)
+        held_out, in_training = features[name], features.get(f"{name}{IN_TRAINING}")
+        classifier, scores[name] = diagnose(
+            held_out, in_training, is_tumor, slides["split"], learning, groups
+        )
         classifier.save(folder / CLASSIFIERS / f"{name}.safetensors", without_ids(provenance))
         cv_auc = round(classifier.cv_auc, 6) if np.isfinite(classifier.cv_auc) else None
         classifiers[name] = {"chosen": dict(classifier.chosen), "cv_auc": cv_auc}
@@ -175,7 +177,7 @@ def _diagnose(
         )
         if section.num_permutations:
             control = shuffled_control(
-                mine, is_tumor, slides["split"], learning, groups, section.num_permutations
+                held_out, is_tumor, slides["split"], learning, groups, section.num_permutations
             )
             estimates[name]["slide_auc_of_shuffled_labels"] = control
         curves[name] = curve = _lesions(outlined, maps, masks, name, params)
@@ -256,7 +258,7 @@ def _map_quality(
         if not ids:
             continue
         some = {slide_id: maps[slide_id] for slide_id in ids}
-        for name, end in ((model, ""), (f"{model}{SEEN}", SEEN)):
+        for name, end in ((model, ""), (f"{model}{IN_TRAINING}", IN_TRAINING)):
             columns = {slide_id: heatmap.column(name, positive) for slide_id, heatmap in some.items()}
             if all(columns[slide_id] in heatmap.values for slide_id, heatmap in some.items()):
                 aucs[f"{split}{end}"] = cell_auc(some, columns, truth)
@@ -289,8 +291,8 @@ def _draw(
     image.imsave(
         folder / "roc.png", roc(is_tumor, {name: table["score"] for name, table in scores.items()}, areas)
     )
-    drawn = {name: curve for name, curve in curves.items() if curve is not None}
-    if drawn:
-        lines = {name: (curve.fps_per_slide, curve.sensitivity) for name, curve in drawn.items()}
-        picture = froc_curves(lines, {name: c.score for name, c in drawn.items()}, FALSE_POSITIVES_PER_SLIDE)
+    known = {name: curve for name, curve in curves.items() if curve is not None}
+    if known:
+        lines = {name: (curve.fps_per_slide, curve.sensitivity) for name, curve in known.items()}
+        picture = froc_curves(lines, {name: c.score for name, c in known.items()}, FALSE_POSITIVES_PER_SLIDE)
         image.imsave(folder / "froc.png", picture)

@@ -132,10 +132,10 @@ def _learned_from_slides(
         return problems, []
     known = whole[whole["label"] != ""]
     tested = int((known["split"] == "test").sum())
-    kept = f"tested on {tested} of them" if tested else "no slide is for testing (column split)"
+    use_in_test = f"tested on {tested} of them" if tested else "no slide is for testing (column split)"
     return problems, [
         f"no patch is labeled: the labels of {len(known)} slides ({', '.join(classes)}) are used for training, and "
-        f"{kept}"
+        f"{use_in_test}"
     ]
 
 
@@ -183,13 +183,13 @@ def _surveys(
     surveys = []
     columns = every[["slide_id", "path", "mpp", "outlines"]]
     for slide_id, path, mpp, outlines in columns.itertuples(index=False, name=None):
-        drawn = labeled.get(path, squares.iloc[:0])
+        patches_of_slide = labeled.get(path, squares.iloc[:0])
         by_color = {
             colors.get(str(label), SCORED): (
                 rows[["y", "x"]].to_numpy(np.float64),
                 float((rows["side_px"] * rows["mpp"]).median()),
             )
-            for label, rows in drawn.groupby("label")
+            for label, rows in patches_of_slide.groupby("label")
         }
         places = of_slide.get(slide_id, centers.iloc[:0])[["y", "x"]].to_numpy(np.float64)
         given = None if np.isnan(mpp) else float(mpp)

@@ -35,7 +35,7 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
 from histo_monai.utils.storage import read_json, whole_folder
-from histo_monai.wsi.heatmaps.heatmap import SEEN, UNLIKE, unlike_slides
+from histo_monai.wsi.heatmaps.heatmap import IN_TRAINING, UNLIKE, unlike_slides
 from histo_monai.wsi.inference.head_maps import HeadMapWork, other_places
 from histo_monai.wsi.inference.heatmaps import MapWork
 from histo_monai.wsi.inference.jobs import SlideJob
@@ -113,7 +113,9 @@ def _make_folders(folder: Path) -> None:
         (folder / name).mkdir()
 
 
-def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: bool) -> list[SlideJob]:
+def _jobs(
+    run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], maps_in_training: bool
+) -> list[SlideJob]:
     """Slides with the models that map them; `fold_of`: fold per slide, -1 for slides outside training."""
     last, folds = run.models, run.folds
     columns = (*(slides[name] for name in ("slide_id", "path", "mpp", "outlines")), fold_of.tolist())
@@ -130,7 +132,7 @@ def _jobs(run: Run, slides: pd.DataFrame, fold_of: NDArray[np.int64], by_seen: b
                     f"{folds[STUDENT] / paths.FOLDS_CSV}: slide {slide_id} needs fold {fold}, but {missing} is "
                     f"missing. Fix: run `dvc repro {stage}`"
                 )
-            models |= {f"{name}{SEEN}": path for name, path in last.items() if by_seen}
+            models |= {f"{name}{IN_TRAINING}": path for name, path in last.items() if maps_in_training}
         given = None if np.isnan(mpp) else float(mpp)
         jobs.append(SlideJob(slide_id, Path(path), given, models, outlines=outlines))
     return jobs
@@ -195,11 +197,11 @@ def _write_maps(
         map_over_processes(work, *jobs, processes=processes, title="maps", unit="slide", start="spawn")
     )
     titles = ["slide", "reference", *MODELS]
-    kept = list(range(len(titles)))
+    shown_columns = list(range(len(titles)))
     if not (slides["annotation"] != "").any() and not slides["exhaustive"].any():  # the slide has no outlines
-        kept = [0, *range(2, len(titles))]
-    pictures = [(row_title(rows[i]), [done[i][1][column] for column in kept]) for i in shown]
-    titles = [titles[column] for column in kept]
+        shown_columns = [0, *range(2, len(titles))]
+    pictures = [(row_title(rows[i]), [done[i][1][column] for column in shown_columns]) for i in shown]
+    titles = [titles[column] for column in shown_columns]
     picture = map_mosaic(pictures, titles, quantity=style.quantity, classes=style.classes)
     image.imsave(folder / paths.PLOTS / MOSAIC, picture)
     mapped = slides.assign(num_cells=[num for num, *_ in done])

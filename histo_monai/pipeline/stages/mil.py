@@ -47,7 +47,7 @@ from histo_monai.wsi.heatmaps.heatmap import Heatmap, write_heatmap
 from histo_monai.wsi.inference.patch_features import FeatureFile
 from histo_monai.wsi.mil.bags import Bags
 from histo_monai.wsi.mil.estimates import IN_OUTLINES, Estimates, attention_in_outlines, slide_estimates
-from histo_monai.wsi.mil.training import CrossFitted, Kept, Slides, cross_fit
+from histo_monai.wsi.mil.training import CrossFitted, SavedNetworks, Slides, cross_fit
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def run(method: str, encoder: int, seed: int) -> None:
         params.mil,
         seed=derive_seed(of_run.derived_seed, "mil"),
         device=environment.device,
-        kept=Kept(paths.unfinished_folder(stage), key),
+        saved=SavedNetworks(paths.unfinished_folder(stage), key),
     )
     provenance = made_from(params, [paths.WHOLE_SLIDES_CSV, *file_paths], [rows])
     with whole_folder(of_run.mil) as draft:
@@ -169,9 +169,11 @@ def _write_weights(
     maps = {}
     for slide_id, path, of_slide in zip(rows["slide_id"], file_paths, weights, strict=True):
         with FeatureFile(path) as file:
-            seen = file.read()
+            features = file.read()
         largest = of_slide.max(initial=np.float32(1e-30))
-        maps[slide_id] = Heatmap(seen.grid, seen.cells, seen.tissue, {ATTENTION: of_slide / largest})
+        maps[slide_id] = Heatmap(
+            features.grid, features.cells, features.tissue, {ATTENTION: of_slide / largest}
+        )
         write_heatmap(folder / f"{slide_id}.csv", maps[slide_id])
     return maps
 
@@ -186,11 +188,15 @@ def _metrics(
     warnings: Sequence[str],
 ) -> dict[str, Any]:
     part = "test" if read.part == TEST else "cross_fitted"
-    plain = {
+    metrics_of_models = {
         model: {metric: x.as_dict() for metric, x in of_model.items()}
         for model, of_model in estimates.items()
     }
-    metrics: dict[str, Any] = {part: plain, "classes": list(read.classes), "moments": found.moments}
+    metrics: dict[str, Any] = {
+        part: metrics_of_models,
+        "classes": list(read.classes),
+        "moments": found.moments,
+    }
     lesions = rows[
         rows["exhaustive"] & (rows["annotation"] != "") & rows["slide_id"].isin(read.rows["slide_id"])
     ]
@@ -247,8 +253,8 @@ def _draw(
             Path(about["path"]), heatmap, style, reference, is_exhaustive=bool(about["exhaustive"])
         )
         reference_or_none = [picture.truth()] if is_outlined else []
-        drawn = [picture.thumbnail, *reference_or_none, picture.blended(heatmap, ATTENTION, ())]
-        pictures.append((f"{slide_id} {label}", drawn))
+        columns_of_slide = [picture.thumbnail, *reference_or_none, picture.blended(heatmap, ATTENTION, ())]
+        pictures.append((f"{slide_id} {label}", columns_of_slide))
     columns = ["slide", *["reference"] * is_outlined, ATTENTION]
     quantity = "attention / maximum"
     image.imsave(folder / "attention.png", map_mosaic(pictures, columns, quantity=quantity))

@@ -291,10 +291,10 @@ def _data(draft: Path) -> Section:
     if (paths.CHECK / paths.METRICS).is_file():
         checked = read_json(paths.CHECK / paths.METRICS, "run `dvc repro check` again", _CHECKED)
         data_warnings = checked.get("data_warnings", [])
-    drawn = sorted((paths.CHECK / SLIDES).glob("*.jpg"), key=lambda path: int(path.stem))
+    surveyed = sorted((paths.CHECK / SLIDES).glob("*.jpg"), key=lambda path: int(path.stem))
     pictures = [
         Picture(_copied(draft, path, f"slide-{path.name}"), "A slide, its tissue and its patches")
-        for path in drawn
+        for path in surveyed
     ]
     patches = read_patches(paths.PATCHES_CSV)
     notes = list(dict.fromkeys([*audit, *data_warnings]))

@@ -191,8 +191,8 @@ def blend(
         rows
     ):  # Line by line, so that nothing of float stands beside a large picture.
         index = indices[row, columns]
-        share = opacity[index][:, None]
-        picture[number] = np.rint(thumbnail[number] * (1 - share) + colors[index] * share)
+        alpha = opacity[index][:, None]
+        picture[number] = np.rint(thumbnail[number] * (1 - alpha) + colors[index] * alpha)
     return outlined(picture, grid.slide_mpp / thumbnail_mpp, regions)
 
 
@@ -268,9 +268,9 @@ def draw_color_bar(canvas: Canvas, middle_right_yx: tuple[float, float], quantit
     y, right = middle_right_yx
     height, width = round(12 * scale), round(_BAR_PX * scale)
     index = np.rint(np.linspace(1, 255, width)).astype(np.int64)
-    share = _OPACITY[index][:, None]
+    alpha = _OPACITY[index][:, None]
     bar = np.empty((height, width, 3), np.uint8)
-    bar[:] = np.rint(255 * (1 - share) + PALETTE[index] * share)
+    bar[:] = np.rint(255 * (1 - alpha) + PALETTE[index] * alpha)
     bar[[0, -1]] = bar[:, [0, -1]] = 118
     left, text = right - width, _TEXT * scale
     canvas.lay(y - height / 2, left, bar)

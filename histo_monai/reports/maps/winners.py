@@ -23,9 +23,9 @@ def winners(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Most probable class of each cell, `grid.shape`, and its probability; -1 and 0 for unmapped cells."""
     stack = np.stack([heatmap.raster(column_of(model, label)) for label in classes])
-    seen = ~np.isnan(stack[0])
-    best = np.where(seen, np.argmax(np.nan_to_num(stack), axis=0), -1)
-    return best, np.where(seen, np.nan_to_num(stack).max(axis=0), 0).astype(np.float32)
+    is_mapped = ~np.isnan(stack[0])
+    best = np.where(is_mapped, np.argmax(np.nan_to_num(stack), axis=0), -1)
+    return best, np.where(is_mapped, np.nan_to_num(stack).max(axis=0), 0).astype(np.float32)
 
 
 def blend_winners(
@@ -54,8 +54,8 @@ def blend_winners(
     for number, row in enumerate(
         rows
     ):  # Line by line, so that nothing of float stands beside a large picture.
-        share = opacity[row, columns][:, None]
-        picture[number] = np.rint(thumbnail[number] * (1 - share) + colors[best[row, columns]] * share)
+        alpha = opacity[row, columns][:, None]
+        picture[number] = np.rint(thumbnail[number] * (1 - alpha) + colors[best[row, columns]] * alpha)
     return picture
 
 

@@ -157,24 +157,29 @@ def confusion(counts: ArrayLike, classes: Sequence[str]) -> Spec:
         classes: K names.
     """
     counts = np.asarray(counts)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     rows = [
-        {"true": true, "given": given, "patches": int(counts[i, j]), "share": round(float(shares[i, j]), 4)}
+        {
+            "true": true,
+            "given": given,
+            "patches": int(counts[i, j]),
+            "fraction": round(float(fractions[i, j]), 4),
+        }
         for i, true in enumerate(classes)
         for j, given in enumerate(classes)
     ]
     sort = list(classes)
     shade = {"scheme": "blues", "domain": [0, 1]}
-    ink = {"condition": {"test": "datum.share > 0.55", "value": "white"}, "value": "#1c2024"}
+    ink = {"condition": {"test": "datum.fraction > 0.55", "value": "white"}, "value": "#1c2024"}
     across = {"field": "given", "type": "nominal", "sort": sort, "title": "predicted by the model"}
-    color = {"field": "share", "type": "quantitative", "legend": None, "scale": shade}
+    color = {"field": "fraction", "type": "quantitative", "legend": None, "scale": shade}
     text = {"field": "patches", "type": "quantitative"}
     spec: Spec = {
         "data": {"values": rows},
         "encoding": {
             "x": across | {"axis": {"labelAngle": -35}},
             "y": {"field": "true", "type": "nominal", "sort": sort, "title": "true class"},
-            "tooltip": _tooltip("true", "given", "patches", "share"),
+            "tooltip": _tooltip("true", "given", "patches", "fraction"),
         },
         "layer": [
             {"mark": "rect", "encoding": {"color": color}},
@@ -193,10 +198,10 @@ def scatter(references: ArrayLike, predictions: ArrayLike, reference_title: str)
         reference_title: axis title of the references.
     """
     known, given = np.asarray(references, float), np.asarray(predictions, float)
-    kept = slice(None, None, max(1, len(known) // _MOST_POINTS))
+    shown = slice(None, None, max(1, len(known) // _MOST_POINTS))
     rows = [
         {"reference": round(float(a), 4), "predicted": round(float(b), 4)}
-        for a, b in zip(known[kept], given[kept], strict=True)
+        for a, b in zip(known[shown], given[shown], strict=True)
     ]
     x = {"field": "reference", "type": "quantitative", "title": reference_title}
     y = {"field": "predicted", "type": "quantitative", "title": "score by the model"}

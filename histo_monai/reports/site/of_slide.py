@@ -93,9 +93,9 @@ class Tiling:
         """Tiles of a slide, new or reused; their folder, relative to the page."""
         made_from = [VERSION, slide.content, slide.mpp, self.mpp, self.max_side_px]
         name = f"{self.folder}/{_short(json.dumps(made_from))}"
-        tiles, kept = self.page / name, self.before / name
-        if (kept / _DONE).is_file():
-            shutil.copytree(kept, tiles, copy_function=_linked, dirs_exist_ok=True)
+        tiles, earlier = self.page / name, self.before / name
+        if (earlier / _DONE).is_file():
+            shutil.copytree(earlier, tiles, copy_function=_linked, dirs_exist_ok=True)
             about = read_json(tiles / _DONE, f"remove {self.before}", _PYRAMID)
             return Pyramid(about["width"], about["height"], about["mpp"]), name
         with open_slide(slide.path, slide.mpp) as opened:

@@ -84,14 +84,14 @@ def _with_majority(notes: list[str], majority: Majority | None, split: SplitTabl
         return notes
     metric = split.metrics[0]
     values = [split.row(model, metric).value for model in split.models if Row.of(model).is_network]
-    share = f"{majority.right:.3f}"
+    accuracy = f"{majority.right:.3f}"
     if any(value > majority.right for value in values):
         return [
             *notes,
-            f"Predicting the most frequent label, {majority.label}, for every patch is correct on {share}.",
+            f"Predicting the most frequent label, {majority.label}, for every patch is correct on {accuracy}.",
         ]
     none = "No network exceeds the accuracy of predicting the most frequent label for every patch"
-    return [f"{none}, {majority.label}: {share}.", *notes]
+    return [f"{none}, {majority.label}: {accuracy}.", *notes]
 
 
 def story(split: SplitTable) -> Iterator[str]:

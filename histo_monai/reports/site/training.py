@@ -31,7 +31,7 @@ WORDS = {
     "pseudo_label_absolute_error": "mean absolute error of the pseudo labels",
     "mae": "mean absolute error",
 }
-_SHARES = (
+_FRACTIONS = (
     *("accuracy", "confidence", "used", "agreement", "teacher_accuracy"),
     *("by_sharpness", "by_contrast", "nearest"),
 )
@@ -42,7 +42,7 @@ PSEUDO_LABELS_IN_WORDS = (
     "pseudo labels no better than all, indicate wrong training targets."
 )
 NO_STEP = "The student has no training step: its weights are the fine-tuned model's."
-NO_GUESSES = "the method has no pseudo labels, or alpha excludes no label to compare with"
+NO_PSEUDO_LABELS = "the method has no pseudo labels, or alpha excludes no label to compare with"
 
 
 def training_section(
@@ -64,7 +64,7 @@ def training_section(
     blocks += course(student, "Student") if len(student) else [Lines([NO_STEP])]
     of_pseudo_labels = [student[f"train_{name}"] for name in _OF_PSEUDO_LABELS if f"train_{name}" in student]
     if len(student) and not any(column.notna().any() for column in of_pseudo_labels):
-        blocks.append(missing("The accuracy of pseudo labels is unknown", NO_GUESSES))
+        blocks.append(missing("The accuracy of pseudo labels is unknown", NO_PSEUDO_LABELS))
     if finetuned is not None and not finetuned.empty:
         blocks += course(finetuned, "Fine-tuned model")
     if pairs:
@@ -73,17 +73,17 @@ def training_section(
     return Section("training", title, blocks)
 
 
-def of_start(share: float) -> list[str]:
+def of_start(weight: float) -> list[str]:
     """Sentence on the fine-tuned model's weight in the student; empty for weight 0.
 
     Args:
-        share: interpolation weight of the fine-tuned model.
+        weight: interpolation weight of the fine-tuned model.
     """
-    if share == 1:
+    if weight == 1:
         return ["No student was better on held-out labels, so the student equals the fine-tuned model."]
-    if share > 0:
+    if weight > 0:
         return [
-            f"Weight of the fine-tuned model in the student: {100 * share:g} %, the best on held-out labels."
+            f"Weight of the fine-tuned model in the student: {100 * weight:g} %, the best on held-out labels."
         ]
     return []
 
@@ -105,14 +105,18 @@ def pretraining_section(curves: dict[str, pd.DataFrame], pictures: Sequence[Pict
 
 def course(table: pd.DataFrame, name: str) -> list[Block]:
     """Charts of training curves: losses, fractions (0 to 1), pseudo labels."""
-    measured: dict[str, list[dict[str, Any]]] = {"losses": [], "shares": [], "pseudo labels": []}
+    measured: dict[str, list[dict[str, Any]]] = {"losses": [], "fractions": [], "pseudo labels": []}
     for column in table.columns:
         part, _, measure = str(column).partition("_")
         if part not in ("train", "validation"):
             continue
         text = WORDS.get(measure, measure.replace("_", " "))
         kind = (
-            "pseudo labels" if measure in _OF_PSEUDO_LABELS else "shares" if measure in _SHARES else "losses"
+            "pseudo labels"
+            if measure in _OF_PSEUDO_LABELS
+            else "fractions"
+            if measure in _FRACTIONS
+            else "losses"
         )
         measured[kind] += [
             {
@@ -125,7 +129,7 @@ def course(table: pd.DataFrame, name: str) -> list[Block]:
         ]
     when = f"each of {len(table)} epochs" if len(table) > 1 else "the only epoch"
     is_error = any("error" in row["name"] for row in measured["pseudo labels"])
-    axes = {"losses": "loss", "shares": "fraction", "pseudo labels": "error" if is_error else "accuracy"}
+    axes = {"losses": "loss", "fractions": "fraction", "pseudo labels": "error" if is_error else "accuracy"}
     blocks: list[Block] = []
     for what, rows in measured.items():
         if rows:

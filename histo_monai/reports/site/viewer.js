@@ -13,7 +13,7 @@
   }
   // Viridis, at equal steps: even to every eye, and dark to light.
   const STOPS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-  const NOT_SEEN = 255;
+  const UNMAPPED = 255;
   const SVG = "http://www.w3.org/2000/svg";
   const loaded = new Map();
   let waiting = null;
@@ -29,8 +29,8 @@
   });
   window.histoViewer = viewer;
 
-  function color(share) {
-    const place = Math.min(Math.max(share, 0), 1) * (STOPS.length - 1);
+  function color(fraction) {
+    const place = Math.min(Math.max(fraction, 0), 1) * (STOPS.length - 1);
     const low = Math.min(Math.floor(place), STOPS.length - 2);
     return STOPS[low].map((value, i) => Math.round(value + (STOPS[low + 1][i] - value) * (place - low)));
   }
@@ -96,9 +96,9 @@
     const pixels = context.createImageData(grid.columns, grid.rows);
     const threshold = Number(find("threshold").value) / 100;
     decode(text).forEach((value, i) => {
-      const share = value / 254;
-      if (value === NOT_SEEN || share < threshold) return;
-      pixels.data.set([...color(share), 255], 4 * i);
+      const fraction = value / 254;
+      if (value === UNMAPPED || fraction < threshold) return;
+      pixels.data.set([...color(fraction), 255], 4 * i);
     });
     context.putImageData(pixels, 0, 0);
     canvas.style.opacity = Number(find("opacity").value) / 100;

@@ -15,7 +15,7 @@ from histo_monai.slides.annotations import Point, Region
 from histo_monai.utils.escapes import in_script
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 
-NOT_SEEN = 255
+UNMAPPED = 255
 """Value of unmapped cells."""
 _STEPS = 254
 _MOST_OUTLINES = 200
@@ -83,8 +83,8 @@ def slide_script(
 
 
 def _packed(raster: NDArray[np.float32]) -> str:
-    """One byte per cell, row by row: 0..254 for 0..1, and `NOT_SEEN`."""
-    steps = np.where(np.isnan(raster), NOT_SEEN, np.round(np.nan_to_num(raster) * _STEPS)).astype(np.uint8)
+    """One byte per cell, row by row: 0..254 for 0..1, and `UNMAPPED`."""
+    steps = np.where(np.isnan(raster), UNMAPPED, np.round(np.nan_to_num(raster) * _STEPS)).astype(np.uint8)
     return base64.b64encode(steps.tobytes()).decode()
 
 

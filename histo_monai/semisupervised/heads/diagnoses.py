@@ -54,11 +54,11 @@ class Diagnoses:
             )
 
         def both(rows: Depths, given: Labels, others: Unlabeled) -> tuple[SelectedHead, SelectedHead, int]:
-            plain = select_head(rows, given, others.beside(rows), data.settings, data.seed)
+            labels_only = select_head(rows, given, others.beside(rows), data.settings, data.seed)
             some = others.diagnoses
             assert some is not None
             if not {NEGATIVE, POSITIVE} <= set(some.kinds.tolist()):
-                return plain, plain, 0
+                return labels_only, labels_only, 0
             depth, made = list(standardizations(others.beside(rows), "each").items())[-1]  # the deepest
             known = some.kinds != NO_DIAGNOSIS
             diagnosed = Diagnosed(
@@ -69,14 +69,14 @@ class Diagnoses:
             if some.positive == 0:
                 model = LinearModel(model.weights[::-1], model.biases[::-1])
             part = Part(Candidate(HEAD, settings.strength, depth), made, model, 1.0, 1.0)
-            return plain, replace(plain, parts=(part,)), int(known.sum())
+            return labels_only, replace(labels_only, parts=(part,)), int(known.sum())
 
         return safeguarded(data, both, unless_worse=True)
 
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """Patches of diagnosed slides, without the labeled patches; slides of both kinds.
+    """Patches of diagnosed slides, labels_only the labeled patches; slides of both kinds.
 
     Attributes:
         rows: standardized features, Shape (n, D).

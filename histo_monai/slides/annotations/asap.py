@@ -181,19 +181,19 @@ def asap_regions(annotations: Annotations, hole_groups: Sequence[str] = HOLE_GRO
     Raises:
         InputError: All outlines are holes; the message names the file.
     """
-    drawn = [one for one in annotations.outlines if one.group not in hole_groups]
+    outer = [one for one in annotations.outlines if one.group not in hole_groups]
     holes = [one.points_yx for one in annotations.outlines if one.group in hole_groups]
-    if holes and not drawn:
+    if holes and not outer:
         raise InputError(
             f"{annotations.path}: outlines holes only (group {', '.join(hole_groups)}). "
             "Fix: draw the outline around them."
         )
-    holes_of: list[list[NDArray[np.float64]]] = [[] for _ in drawn]
-    for hole, number in overlaps(holes, [one.points_yx for one in drawn]):
+    holes_of: list[list[NDArray[np.float64]]] = [[] for _ in outer]
+    for hole, number in overlaps(holes, [one.points_yx for one in outer]):
         holes_of[number].append(holes[hole])
     return [
         Region(one.points_yx, tuple(some), _label(one.group), one.name, color=one.color)
-        for one, some in zip(drawn, holes_of, strict=True)
+        for one, some in zip(outer, holes_of, strict=True)
     ]
 
 
@@ -211,14 +211,14 @@ def write_asap_xml(path: str | Path, regions: Iterable[Region], points: Iterable
     path = Path(path)
     regions, points = list(regions), list(points)
     _check_for_asap(path, regions, points)
-    drawn = [("Polygon", label, name, outline) for label, name, outline in _outlines(regions)]
-    drawn += [("Dot", point.label, "", np.array([point.yx])) for point in points]
+    elements = [("Polygon", label, name, outline) for label, name, outline in _outlines(regions)]
+    elements += [("Dot", point.label, "", np.array([point.yx])) for point in points]
     colors = _colors([*regions, *points])
     lines = ['<?xml version="1.0"?>', "<ASAP_Annotations>", "\t<Annotations>"]
-    for number, (kind, group, name, places) in enumerate(drawn):
+    for number, (kind, group, name, places) in enumerate(elements):
         lines += _annotation(kind, group, name or f"Annotation {number}", places, _written(group, colors))
     lines += ["\t</Annotations>", "\t<AnnotationGroups>"]
-    for group in dict.fromkeys(group for _, group, _, _ in drawn if group):
+    for group in dict.fromkeys(group for _, group, _, _ in elements if group):
         lines += [
             f'\t\t<Group Name={quoteattr(group)} PartOfGroup="{NO_GROUP}" Color="{_written(group, colors)}">',
             "\t\t\t<Attributes />",

@@ -34,8 +34,8 @@ def read_regions(path: str | Path, frame: Frame) -> list[Region]:
     """
     path = Path(path)
     if path.suffix.lower() == ".xml":
-        drawn = asap_regions(parse_asap_xml(read_annotation(path), path))
-        regions, _ = moved(drawn, (), frame.corner(path, CANVAS))
+        regions = asap_regions(parse_asap_xml(read_annotation(path), path))
+        regions, _ = moved(regions, (), frame.corner(path, CANVAS))
     elif path.suffix.lower() == ".geojson":
         regions = read_geojson(path, frame=frame)[0]
     else:

@@ -139,13 +139,13 @@ def read_pages(path: Path) -> list[Page]:
         reader = _Directory(path, file, file_size)
         pages: list[Page] = []
         offset = reader.first
-        seen: set[int] = set()
+        offsets_read: set[int] = set()
         while offset:
-            if offset in seen:
+            if offset in offsets_read:
                 raise SlideError(path, "damaged: its image directories form a loop. Fix: copy it again.")
             if len(pages) == _MAX_PAGES:
                 raise SlideError(path, f"holds more than {_MAX_PAGES} images. Fix: copy or export it again.")
-            seen.add(offset)
+            offsets_read.add(offset)
             tags, offset = reader.read(offset)
             page = _make_page(tags, len(pages), _read_sub_pages(reader, tags, len(pages)))
             pages.append(page)

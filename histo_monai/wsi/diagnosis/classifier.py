@@ -182,13 +182,13 @@ def permutation_auc(
     patients = patient_numbers(groups, len(known))
 
     def shuffled(number: int) -> float:
-        drawn = shuffled_between_patients(labels, patients, generator(seed, "permutation", number))
+        permuted = shuffled_between_patients(labels, patients, generator(seed, "permutation", number))
         setting = settings[0]
         if len(settings) > 1:
             setting, _ = _search(
-                known, drawn, patients, settings, folds, derive_seed(seed, "permutation", number)
+                known, permuted, patients, settings, folds, derive_seed(seed, "permutation", number)
             )
-        machine = _machine(setting).fit(known_scaled, drawn)
+        machine = _machine(setting).fit(known_scaled, permuted)
         return auc(labels_test, machine.decision_function(asked_scaled)).value
 
     return np.array([shuffled(number) for number in range(num)])

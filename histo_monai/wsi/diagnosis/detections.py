@@ -44,13 +44,15 @@ def find_detections(
         raise InputError(f"radius_um, smoothing_um: {radius_um:g}, {smoothing_um:g}. Fix: give 0 or more")
     stride_um = heatmap.grid.stride_um
     raster = heatmap.raster(model)
-    seen = ~np.isnan(raster)
+    is_mapped = ~np.isnan(raster)
     # MONAI's filter (1.6.1) does not change a map without batch and channel.
-    smooth = ndimage.gaussian_filter(np.where(seen, raster, 0), smoothing_um / stride_um, mode="constant")
+    smooth = ndimage.gaussian_filter(
+        np.where(is_mapped, raster, 0), smoothing_um / stride_um, mode="constant"
+    )
     with quiet_library(), lasting():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
         from monai.transforms import ProbNMS
     suppress = ProbNMS(prob_threshold=threshold, box_size=2 * int(radius_um / stride_um + 1e-6) + 1)
-    maxima = suppress(np.where(seen, smooth, 0))
+    maxima = suppress(np.where(is_mapped, smooth, 0))
     places = heatmap.grid.centers_yx(np.array([cell for _, *cell in maxima], np.int64).reshape(-1, 2))
     return [
         Point(yx=(float(y), float(x)), label=label, measurements={"probability": float(value)})

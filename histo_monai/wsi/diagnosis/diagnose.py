@@ -19,7 +19,7 @@ SIZES = ("macro", "micro")
 
 MAX_PROBABILITY = "max_probability"
 """Feature that is a score without a classifier."""
-BY_SEEN = "score_by_seen"
+SCORE_IN_TRAINING = "score_by_seen"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Learning:
 
 def diagnose(
     features: pd.DataFrame,
-    seen: pd.DataFrame | None,
+    features_in_training: pd.DataFrame | None,
     is_tumor: NDArray[np.bool_],
     split: pd.Series,
     learning: Learning,
@@ -45,14 +45,15 @@ def diagnose(
 
     Args:
         features: one row per slide, from maps of models not trained on the slide.
-        seen: same rows, from maps of models trained on the slide where available; None without such maps.
+        features_in_training: same rows, from maps of models trained on the slide where available; None without such
+            maps.
         is_tumor: (n,).
         split: of each slide; "test" slides are not used in training.
         groups: (n,), patient of each slide, or the slide itself.
 
     Returns:
-        The classifier; and per slide `score`, `max_probability` (maximum of the map), and with `seen` maps
-        `score_by_seen` (score of a classifier trained on `seen`).
+        The classifier; and per slide `score`, `max_probability` (maximum of the map), and with
+        `features_in_training` also `score_by_seen`, the score of a classifier trained on them.
 
     Raises:
         InputError: as in `SlideClassifier.fit`.
@@ -61,9 +62,9 @@ def diagnose(
     settings = asdict(learning) | {"groups": groups[teaches]}
     right = SlideClassifier.fit(features[teaches], is_tumor[teaches], **settings)
     scores = {"score": right.scores(features)}
-    if seen is not None:
-        wrong = SlideClassifier.fit(seen[teaches], is_tumor[teaches], **settings)
-        scores[BY_SEEN] = wrong.scores(features)
+    if features_in_training is not None:
+        wrong = SlideClassifier.fit(features_in_training[teaches], is_tumor[teaches], **settings)
+        scores[SCORE_IN_TRAINING] = wrong.scores(features)
     scores[MAX_PROBABILITY] = features[MAX_PROBABILITY].to_numpy()
     return right, pd.DataFrame(scores, index=features.index)
 
@@ -112,11 +113,13 @@ def slide_estimates(
     """
     estimates = {"slide_auc": auc(is_tumor, scores["score"], groups=groups)}
     for size in SIZES:
-        kept = ~is_tumor | (sizes == size).to_numpy()
-        if is_tumor[kept].any():
-            estimates[f"slide_auc_{size}"] = auc(is_tumor[kept], scores["score"][kept], groups=groups[kept])
-    if BY_SEEN in scores:
-        estimates["slide_auc_by_seen"] = auc(is_tumor, scores[BY_SEEN], groups=groups)
+        compared = ~is_tumor | (sizes == size).to_numpy()
+        if is_tumor[compared].any():
+            estimates[f"slide_auc_{size}"] = auc(
+                is_tumor[compared], scores["score"][compared], groups=groups[compared]
+            )
+    if SCORE_IN_TRAINING in scores:
+        estimates["slide_auc_by_seen"] = auc(is_tumor, scores[SCORE_IN_TRAINING], groups=groups)
     highest = auc(is_tumor, scores[MAX_PROBABILITY], groups=groups)
     estimates[f"slide_auc_{MAX_PROBABILITY}"] = highest
     return estimates

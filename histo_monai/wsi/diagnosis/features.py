@@ -79,9 +79,9 @@ def slide_features(heatmap: Heatmap, model: str) -> dict[str, float]:
     if model not in heatmap.values:
         known = f"name one of {', '.join(heatmap.values)}" if heatmap.values else "map the slide with a model"
         raise InputError(f"map: no model {model!r}. Fix: {known}")
-    seen = heatmap.tissue > 0
-    cells = heatmap.cells[seen]
-    tissue, values = (a[seen].astype(np.float64) for a in (heatmap.tissue, heatmap.values[model]))
+    has_tissue = heatmap.tissue > 0
+    cells = heatmap.cells[has_tissue]
+    tissue, values = (a[has_tissue].astype(np.float64) for a in (heatmap.tissue, heatmap.values[model]))
     bad = np.flatnonzero(~((values >= 0) & (values <= 1)))
     if len(bad):
         row, column = cells[bad[0]]

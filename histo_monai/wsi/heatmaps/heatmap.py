@@ -40,7 +40,7 @@ _SHAPE = {
     "answers?": bool,
 }
 
-SEEN = "_seen"
+IN_TRAINING = "_seen"
 """Suffix of columns with predictions of a model trained on the slide."""
 DISTANCE = "_distance"
 """Suffix of columns with distances to the labeled training patches of a model."""
@@ -198,8 +198,8 @@ def _check_rows(table: pd.DataFrame, grid: Grid, models: Sequence[str]) -> None:
         raise InputError("a value is missing or not a number")
     if (table.drop(columns=[*PLACE_COLUMNS, *models]) < 0).to_numpy().any():
         raise InputError("a distance is negative")
-    shares = table[["tissue", *models]].to_numpy(np.float64)
-    if ((shares < 0) | (shares > 1)).any():
+    fractions = table[["tissue", *models]].to_numpy(np.float64)
+    if ((fractions < 0) | (fractions > 1)).any():
         raise InputError("a value is outside 0..1")
     cells = table[["row", "column"]].to_numpy(np.float64)
     if ((cells < 0) | (cells >= grid.shape) | (cells % 1 != 0)).any():

@@ -38,11 +38,11 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
     Raises:
         InputError: a value is outside 0..1.
     """
-    seen = ~np.isnan(values)
-    if not ((values[seen] >= 0) & (values[seen] <= 1)).all():
-        low, high = values[seen].min(), values[seen].max()
+    is_mapped = ~np.isnan(values)
+    if not ((values[is_mapped] >= 0) & (values[is_mapped] <= 1)).all():
+        low, high = values[is_mapped].min(), values[is_mapped].max()
         raise InputError(f"map: values {low:g}..{high:g}. Fix: give values in 0..1, NaN for unmapped cells")
-    return np.where(seen, 1 + np.rint(_STEPS * np.where(seen, values, 0)), 0).astype(np.uint8)
+    return np.where(is_mapped, 1 + np.rint(_STEPS * np.where(is_mapped, values, 0)), 0).astype(np.uint8)
 
 
 def write_map(
@@ -122,9 +122,9 @@ def _halved(raster: NDArray[np.float32]) -> NDArray[np.float32]:
     whole = np.full((2 * rows, 2 * columns), np.nan, np.float64)
     whole[: raster.shape[0], : raster.shape[1]] = raster
     blocks = whole.reshape(rows, 2, columns, 2)
-    seen = (~np.isnan(blocks)).sum((1, 3))
-    means = np.nansum(blocks, (1, 3)) / np.maximum(seen, 1)
-    return np.where(seen, means, np.nan).astype(np.float32)
+    num_mapped = (~np.isnan(blocks)).sum((1, 3))
+    means = np.nansum(blocks, (1, 3)) / np.maximum(num_mapped, 1)
+    return np.where(num_mapped, means, np.nan).astype(np.float32)
 
 
 def _rational(value: Fraction) -> tuple[int, int]:

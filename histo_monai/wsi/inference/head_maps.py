@@ -18,7 +18,7 @@ from histo_monai.models.reference import TrainingReference, load_reference
 from histo_monai.models.settings import Depth
 from histo_monai.models.task_model import load_head
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import SEEN, Heatmap
+from histo_monai.wsi.heatmaps.heatmap import IN_TRAINING, Heatmap
 from histo_monai.wsi.heatmaps.origin import OUTLINES, Origin, Origins, slide_identity
 from histo_monai.wsi.inference.heatmaps import MapFiles
 from histo_monai.wsi.inference.jobs import SlideJob
@@ -91,7 +91,7 @@ class HeadMapWork(MapFiles):
         Raises:
             InputError: a file holds no head, or one of other classes; names it.
         """
-        heads = {name: _head(path, measures=not name.endswith(SEEN)) for name, path in models.items()}
+        heads = {name: _head(path, measures=not name.endswith(IN_TRAINING)) for name, path in models.items()}
         for name, head in heads.items():
             try:
                 values_of(head.classes, self.classes)

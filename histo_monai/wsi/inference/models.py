@@ -18,7 +18,7 @@ from histo_monai.models.task_model import TaskModel, from_task_model
 from histo_monai.slides.artefacts import Artefact
 from histo_monai.training.device import channels_last
 from histo_monai.utils.errors import InputError
-from histo_monai.wsi.heatmaps.heatmap import SEEN, column_of
+from histo_monai.wsi.heatmaps.heatmap import IN_TRAINING, column_of
 
 TUMOR = "tumor"
 """Default mapped class of two."""
@@ -193,7 +193,7 @@ def load_models(
             raise InputError(f"{path}: {error}") from None
         known.append(classes)
         reference = load_reference(path)
-        if reference is not None and not name.endswith(SEEN):
+        if reference is not None and not name.endswith(IN_TRAINING):
             networks[name].head = HeadWithDistance(networks[name].head, reference)
             with_distance.add(name)
     return replace(patch_models(networks, known[-1], mapped, device), with_distance=frozenset(with_distance))

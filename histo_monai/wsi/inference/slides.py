@@ -114,7 +114,7 @@ def over_batches(
             _over_cluster(*batch, device, address)
         return
     arguments = (batches, workers, torch.get_num_threads())
-    run_in_ranks(_share_batches, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
+    run_in_ranks(_process_batches, *arguments, device=device, ranks=ranks, timeout_s=timeout_s)
 
 
 def without_bad(
@@ -143,16 +143,16 @@ def without_bad(
     return left, bad
 
 
-def _share_batches(device: torch.device, batches: Sequence[Batch], workers: int, threads: int) -> None:
+def _process_batches(device: torch.device, batches: Sequence[Batch], workers: int, threads: int) -> None:
     """Process the slides of this rank in every batch."""
     world = idist.get_world_size()
     if world > 1:
         torch.set_num_threads(max(1, threads // world))
     for batch in batches:
-        _share(device, *batch, workers)
+        _process_batch(device, *batch, workers)
 
 
-def _share(
+def _process_batch(
     device: torch.device,
     jobs: Sequence[SlideJob],
     work: SlideWork,
@@ -164,7 +164,7 @@ def _share(
     origins = work.origins(device)
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=rank > 0)]
     idist.barrier()  # all ranks list the finished slides before any writes
-    mine = shares(left, world)[rank]
+    mine = split_by_bytes(left, world)[rank]
 
     @functools.cache
     def load(models: tuple[tuple[str, Path], ...]) -> Any:
@@ -209,7 +209,7 @@ def _over_cluster(
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=False)]
     if not left:
         return
-    (ordered,) = shares(left, 1)
+    (ordered,) = split_by_bytes(left, 1)
     make = functools.partial(
         _on_worker, work=work, folder=folder, device=device, threads=torch.get_num_threads()
     )
@@ -247,7 +247,7 @@ def _num_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in storage.slide_files(path)) if path.is_file() else 0
 
 
-def shares(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
+def split_by_bytes(jobs: Sequence[SlideJob], processes: int) -> list[list[SlideJob]]:
     """Slides of each process: largest first, each to the process with the fewest bytes."""
     size = {job.slide_id: _num_bytes(job.path) for job in jobs}
     parts: list[list[SlideJob]] = [[] for _ in range(processes)]

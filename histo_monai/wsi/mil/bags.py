@@ -42,14 +42,14 @@ class Bags:
         self.sizes = [num for num, _ in sizes]
         self.num_features = sizes[0][1] if sizes else 0
         in_memory = 4 * sum(num * width for num, width in sizes) <= most_bytes
-        self._kept = [_read(path) for path in self.paths] if in_memory else None
+        self._bags = [_read(path) for path in self.paths] if in_memory else None
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> torch.Tensor:
         """Patch features of a slide, (n, D), float32."""
-        return _read(self.paths[index]) if self._kept is None else self._kept[index]
+        return _read(self.paths[index]) if self._bags is None else self._bags[index]
 
     def moments(self, which: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and standard deviation of each feature over all patches of some slides, (D,), float32.

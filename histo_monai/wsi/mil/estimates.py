@@ -26,10 +26,10 @@ def slide_estimates(slides: SlideClasses, *, seed: int) -> Estimates:
     """
     labels, several = slides.labels, len(set(slides.rows["label"])) > 1
     estimates: Estimates = {}
-    for model, shares in slides.predictions.items():
-        estimates[model] = classification_estimates(labels, shares, slides.groups, seed=seed)
+    for model, probabilities in slides.predictions.items():
+        estimates[model] = classification_estimates(labels, probabilities, slides.groups, seed=seed)
         if len(slides.classes) == 2 and several:
-            estimates[model]["slide_auc"] = auc(labels == 1, shares[:, 1], groups=slides.groups)
+            estimates[model]["slide_auc"] = auc(labels == 1, probabilities[:, 1], groups=slides.groups)
     return estimates
 
 

@@ -69,7 +69,7 @@ class CrossFitted:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedNetworks:
     """Finished networks on disk, so that an interrupted run resumes after its last fold.
 
     Attributes:
@@ -98,20 +98,25 @@ class Kept:
 
 
 def cross_fit(
-    slides: Slides, settings: MilSettings, *, seed: int, device: torch.device, kept: Kept | None = None
+    slides: Slides,
+    settings: MilSettings,
+    *,
+    seed: int,
+    device: torch.device,
+    saved: SavedNetworks | None = None,
 ) -> CrossFitted:
     """Cross-fitted predictions of every slide, from one network per held-out fold.
 
     Args:
         slides: every class is in at least two folds, and no labeled slide is empty.
-        kept: finished networks; None saves none.
+        saved: finished networks; None saves none.
 
     Raises:
         ArithmeticError: a loss is not finite; names epoch, iteration and fix.
     """
     networks, curves = {}, []
     for fold in sorted(set(slides.folds.tolist()) - {-1}):
-        done = kept.load(fold) if kept else None
+        done = saved.load(fold) if saved else None
         if done is None:
             learning = np.flatnonzero((slides.folds >= 0) & (slides.folds != fold))
             network, losses = teach(
@@ -123,8 +128,8 @@ def cross_fit(
                 seed=derive_seed(seed, "fold", fold),
                 device=device,
             )
-            if kept:
-                kept.save(fold, network, losses)
+            if saved:
+                saved.save(fold, network, losses)
         else:
             network, losses = _new(slides.bags, slides.num_classes, settings), done[1]
             network.load_state_dict(done[0])
@@ -135,9 +140,9 @@ def cross_fit(
     attended, weights = _attend(slides, networks, device)
     summed, chosen = _by_moments(slides, known)
     bare = np.array(slides.bags.sizes) == 0
-    shares = np.bincount(slides.labels[known], minlength=slides.num_classes) / len(known)
+    proportions = np.bincount(slides.labels[known], minlength=slides.num_classes) / len(known)
     for probabilities in (attended, summed):
-        probabilities[bare] = shares
+        probabilities[bare] = proportions
     return CrossFitted(networks, {ATTENTION: attended, MOMENTS: summed}, weights, curves, chosen)
 
 
@@ -176,8 +181,8 @@ def teach(
         rate = schedule.rate(epoch=state.epoch, step=state.iteration, num_steps=num_steps)
         for group in optimizer.param_groups:
             group["lr"] = settings.lr * rate
-        drawn = generator(seed, "patches", state.iteration)
-        bag = _some(bags[int(which[place])], settings.patches_per_step, drawn).to(device)
+        rng = generator(seed, "patches", state.iteration)
+        bag = _some(bags[int(which[place])], settings.patches_per_step, rng).to(device)
         logits, _ = network(bag)
         label = int(labels[place])
         loss = weight[label] * F.cross_entropy(logits[None], torch.tensor([label], device=device))
@@ -205,10 +210,10 @@ def _new(bags: Bags, num_classes: int, settings: MilSettings) -> AttentionPoolin
     return AttentionPooling(bags.num_features, num_classes, hidden=settings.hidden, dropout=settings.dropout)
 
 
-def _some(bag: torch.Tensor, most: int, drawn: np.random.Generator) -> torch.Tensor:
+def _some(bag: torch.Tensor, most: int, rng: np.random.Generator) -> torch.Tensor:
     if len(bag) <= most:
         return bag
-    return bag[torch.from_numpy(np.sort(drawn.choice(len(bag), most, replace=False)))]
+    return bag[torch.from_numpy(np.sort(rng.choice(len(bag), most, replace=False)))]
 
 
 def _attend(

@@ -42,7 +42,7 @@ def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all()
         {"epoch": 2, "name": "all pseudo labels", "value": 0.625},
         {"epoch": 2, "name": "pseudo labels that are used", "value": 0.75},
     ]
-    assert {row["name"] for row in charts["Student: shares"]} == {"train: fraction of pseudo labels used"}
+    assert {row["name"] for row in charts["Student: fractions"]} == {"train: fraction of pseudo labels used"}
     assert lines == []
 
 
@@ -55,7 +55,7 @@ def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
 @pytest.mark.parametrize("columns", [{}, {"train_pseudo_label_accuracy": [np.nan, np.nan]}])
 def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, list[float]]) -> None:
     charts, lines = _of_student(**columns)
-    assert set(charts) == {"Student: losses", "Student: shares"}
+    assert set(charts) == {"Student: losses", "Student: fractions"}
     assert [line.startswith("The accuracy of pseudo labels is unknown: the method") for line in lines] == [
         True
     ]

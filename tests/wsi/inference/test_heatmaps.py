@@ -32,7 +32,7 @@ from histo_monai.wsi.inference import models as models_module
 from histo_monai.wsi.inference.heatmaps import map_slide, map_slides
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan, PatchModels, load_models, mapped_classes, values_of
-from histo_monai.wsi.inference.slides import shares
+from histo_monai.wsi.inference.slides import split_by_bytes
 from tests.devices import ComputeIn
 from tests.folders import NewFolder
 from tests.ranks import fork_ranks, server
@@ -336,8 +336,11 @@ def test_large_slides_come_first_and_processes_get_equal_loads(tmp_path: Path) -
     jobs = [SlideJob(f"{size}", tmp_path / f"{size}", None, {}) for size in sizes]
     for size, job in zip(sizes, jobs, strict=True):
         job.path.write_bytes(bytes(size))
-    assert [[job.slide_id for job in share] for share in shares(jobs, 2)] == [["90", "30"], ["60", "40", "5"]]
-    assert [job.slide_id for job in shares(jobs, 1)[0]] == ["90", "60", "40", "30", "5"]
+    assert [[job.slide_id for job in part] for part in split_by_bytes(jobs, 2)] == [
+        ["90", "30"],
+        ["60", "40", "5"],
+    ]
+    assert [job.slide_id for job in split_by_bytes(jobs, 1)[0]] == ["90", "60", "40", "30", "5"]
 
 
 def test_a_map_shows_the_probability_of_its_class_or_the_score() -> None:

@@ -19,7 +19,7 @@ from histo_monai.wsi.inference.patch_features import PatchFeatures, write_featur
 from histo_monai.wsi.mil import training
 from histo_monai.wsi.mil.bags import Bags
 from histo_monai.wsi.mil.settings import MilSettings
-from histo_monai.wsi.mil.training import CrossFitted, Kept, Slides, cross_fit, teach
+from histo_monai.wsi.mil.training import CrossFitted, SavedNetworks, Slides, cross_fit, teach
 
 pytestmark = pytest.mark.slow
 
@@ -144,8 +144,8 @@ def test_a_killed_run_goes_on_after_its_last_fold_and_ends_in_the_same(
         return teach(*arguments, **options)
 
     def fit(fingerprint: str) -> CrossFitted:
-        kept = Kept(tmp_path / "kept", fingerprint)
-        return cross_fit(slides, SETTINGS, seed=0, device=torch.device("cpu"), kept=kept)
+        saved = SavedNetworks(tmp_path / "saved", fingerprint)
+        return cross_fit(slides, SETTINGS, seed=0, device=torch.device("cpu"), saved=saved)
 
     monkeypatch.setattr(training, "teach", spy)
     with pytest.raises(KeyboardInterrupt):

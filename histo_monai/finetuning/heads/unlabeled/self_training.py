@@ -116,11 +116,11 @@ def safeguarded(data: HeadData, fit: Fit, *, unless_worse: bool = False) -> Self
         unless_worse: accept the head unless the loss rises by more than one standard error, and if the labels cannot be
             cross-validated. The head is new, so that its temperature is that of the lowest cross-validated loss.
     """
-    plain, trained, number = fit(data.features, data.labels, data.unlabeled)
+    labels_only, trained, number = fit(data.features, data.labels, data.unlabeled)
     held_out = _held_out(data, fit) if number else None
     if held_out is None:
         is_accepted = unless_worse and number > 0
-        return SelfTrained(trained if is_accepted else plain, is_accepted, float("nan"), number)
+        return SelfTrained(trained if is_accepted else labels_only, is_accepted, float("nan"), number)
     targets = data.labels.targets
     known = np.unique(targets, return_inverse=True)[1]
     counted = balanced(known, np.ones(len(known)))
@@ -131,7 +131,7 @@ def safeguarded(data: HeadData, fit: Fit, *, unless_worse: bool = False) -> Self
     is_accepted = gain >= -error if unless_worse else gain > error
     calibrated = [replace(part, temperature=part.temperature * temperature) for part in trained.parts]
     trained = replace(trained, parts=tuple(calibrated))
-    return SelfTrained(trained if is_accepted else plain, is_accepted, gain, number)
+    return SelfTrained(trained if is_accepted else labels_only, is_accepted, gain, number)
 
 
 def _held_out(data: HeadData, fit: Fit) -> NDArray[np.float64] | None:
@@ -181,20 +181,20 @@ def self_train(
 
     def both(rows: Depths, given: Labels, others: Unlabeled) -> tuple[SelectedHead, SelectedHead, int]:
         """Head without and with pseudo labels, and their number."""
-        plain = select_head(rows, given, others.beside(rows), data.settings, data.seed)
+        labels_only = select_head(rows, given, others.beside(rows), data.settings, data.seed)
         if not len(others.patients):
-            return plain, plain, 0
-        probabilities = plain.predict(others.features)
+            return labels_only, labels_only, 0
+        probabilities = labels_only.predict(others.features)
         changed = change(others.features) if change else None
         probabilities = changed(probabilities) if changed else probabilities
         chosen = np.flatnonzero(probabilities.max(axis=1) >= threshold)
         if not len(chosen):
-            return plain, plain, 0
+            return labels_only, labels_only, 0
         every = {name: np.concatenate([own, others.features[name][chosen]]) for name, own in rows.items()}
         targets = np.concatenate([given.targets, probabilities[chosen].argmax(axis=1)])
         of_pseudo = np.full(len(chosen), weight * len(given.targets) / len(chosen))
         counts = np.concatenate([np.ones(len(given.targets)), of_pseudo])
-        return plain, plain.fitted_again(every, targets, counts), len(chosen)
+        return labels_only, labels_only.fitted_again(every, targets, counts), len(chosen)
 
     return safeguarded(data, both)
 

@@ -71,7 +71,7 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, series: Series, title:
         "axis": {"values": [*counts, *beyond], "format": ",.0f", "labelOverlap": "greedy"},
     }  # fmt: skip
     y, color, intervals, lines, means = _mean_layers(points, series, title, "num_labels")
-    drawn = [{**row, "x": series.beside(row), "line": row["training"]} for row in points]
+    placed = [{**row, "x": series.beside(row), "line": row["training"]} for row in points]
     layers: list[Spec] = [
         {
             "data": {"values": [{**row, "x": row["num_labels"]} for row in laws]},
@@ -87,7 +87,7 @@ def learning_curves(points: Rows, runs: Rows, laws: Rows, series: Series, title:
         },
         means,
     ]
-    return _framed(drawn, layers if laws else layers[1:], _HEIGHT_PX, {"x": x})
+    return _framed(placed, layers if laws else layers[1:], _HEIGHT_PX, {"x": x})
 
 
 def _mean_layers(points: Rows, series: Series, title: str, at: str) -> tuple[Spec, Spec, Spec, Spec, Spec]:
@@ -125,7 +125,7 @@ def against_setting(points: Rows, finetuned: Rows, series: Series, setting: str,
         "scale": {"zero": False, "padding": 20, "nice": False},
     }  # fmt: skip
     y, color, *means = _mean_layers(points, series, title, setting)
-    drawn = [
+    placed = [
         {**row, "x": float(row[setting]) + step * series.place(row), "line": row["training"]}
         for row in points
     ]
@@ -140,7 +140,7 @@ def against_setting(points: Rows, finetuned: Rows, series: Series, setting: str,
     ]
     for layer in layers[1:]:
         layer["encoding"]["x"] = x
-    return _framed(drawn, layers, _HEIGHT_PX, {})
+    return _framed(placed, layers, _HEIGHT_PX, {})
 
 
 def law_rows(

@@ -107,10 +107,15 @@ class FamilyTables:
 
     def of(self, metric: str) -> OfMetric:
         """Data of a metric."""
-        parts = (self._drawn(self.points), self._drawn(self.runs), self.labels_saved, self.power_laws)
+        parts = (
+            self._of_setting(self.points),
+            self._of_setting(self.runs),
+            self.labels_saved,
+            self.power_laws,
+        )
         return OfMetric(metric, *(part[part["metric"] == metric] if len(part) else part for part in parts))
 
-    def _drawn(self, table: pd.DataFrame) -> pd.DataFrame:
+    def _of_setting(self, table: pd.DataFrame) -> pd.DataFrame:
         mu, n_aug = self.setting
         of_setting = table["mu"].eq(mu) & table["n_aug"].eq(n_aug)
         return table[table["training"].eq(FINETUNE) | of_setting]

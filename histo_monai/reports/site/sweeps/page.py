@@ -237,7 +237,7 @@ def _points_table(family: FamilyTables) -> Table:
         ]
         rows.append([*cells, *(number(*of_metric.loc[metric]) for metric in family.metrics)])
     names = [family.of(metric).name for metric in family.metrics]
-    head = ["model", "labels", "share", "mu", "n_aug", "runs", *names]
+    head = ["model", "labels", "fraction", "mu", "n_aug", "runs", *names]
     return Table(f"{family.name}: every model at every number of labels", head, rows)
 
 
@@ -249,7 +249,7 @@ def _saved_table(family: FamilyTables) -> Table:
             Cell(name_of(row)),
             _count(row.num_labels),
             number(row.value),
-            _told_ratio(row, marked=family.of(row.metric).has_ratios and verdict(row) == SAVES),
+            _ratio_of_labels_saved(row, marked=family.of(row.metric).has_ratios and verdict(row) == SAVES),
             Cell(row.reason, long=True),
         ]
         for row in table
@@ -259,7 +259,7 @@ def _saved_table(family: FamilyTables) -> Table:
     return Table(f"{family.name}: labels saved", head, rows, note)
 
 
-def _told_ratio(row: Any, *, marked: bool) -> Cell:
+def _ratio_of_labels_saved(row: Any, *, marked: bool) -> Cell:
     """Cell sorted by its value or its stated end."""
     if np.isnan(row.ratio):
         return Cell("—")

@@ -30,11 +30,11 @@ def story(family: FamilyTables) -> list[str]:
     """Sentences: answer, labels saved by each model, agreement of other metrics."""
     first = family.of(family.metrics[0])
     if not first.has_ratios:
-        return [_why_unknown(first), *_what_was_seen(first)]
+        return [_why_unknown(first), *_best_of_fewest_labels(first)]
     rows: list[Any] = list(first.saved.itertuples())
     sure = [row for row in rows if verdict(row) == SAVES]
     if not sure:
-        return [*_nothing_shown(rows, first.name), *_by_arm(rows)]
+        return [*_nothing_shown(rows, first.name), *_by_model(rows)]
     best = max(sure, key=lambda row: (not row.extrapolated, surely(row)))
     answer = (
         f"{name_of(best)} saves labels: with {_labels(best)} its {first.name} is {best.value:.3f}; "
@@ -42,7 +42,7 @@ def story(family: FamilyTables) -> list[str]:
     )
     if best.extrapolated:
         answer += " This number is extrapolated beyond the baseline's largest number of labels."
-    return [answer, *_by_other_metrics(family, best), *_by_arm(rows)]
+    return [answer, *_by_other_metrics(family, best), *_by_model(rows)]
 
 
 def doubts(family: FamilyTables) -> list[str]:
@@ -64,7 +64,7 @@ def _why_unknown(metric: OfMetric) -> str:
     )
 
 
-def _what_was_seen(metric: OfMetric) -> Iterator[str]:
+def _best_of_fewest_labels(metric: OfMetric) -> Iterator[str]:
     """Sentences on the best model at the fewest labels, and the baseline there."""
     known = metric.points.dropna(subset=["value"])
     known = known[known["num_labels"] == known["num_labels"].min()]
@@ -108,7 +108,7 @@ def _by_other_metrics(family: FamilyTables, best: Any) -> Iterator[str]:
         yield f"{text[:1].upper()}{text[1:]}."
 
 
-def _by_arm(rows: list[Any]) -> Iterator[str]:
+def _by_model(rows: list[Any]) -> Iterator[str]:
     """Sentences on the numbers of labels at which each model saves labels."""
     words = {
         SAVES: "saves labels with",
