@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share."""
+"""Fixtures for several folders of tests."""
 
 from __future__ import annotations
 

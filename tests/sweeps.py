@@ -67,8 +67,8 @@ class MadeUp:
             alpha = self.params["alpha"]
             key = [int(seed), round(1000 * alpha), MODELS.index(model), *f"{method}{student}".encode()]
             chance = self.run_noise * np.random.default_rng(key).normal()
-            share = 0.8 + self.gains[method] + more + chance + 0.1 * np.log10(alpha)
-            right = np.random.default_rng(int(seed)).random(NUM) < share
+            accuracy = 0.8 + self.gains[method] + more + chance + 0.1 * np.log10(alpha)
+            right = np.random.default_rng(int(seed)).random(NUM) < accuracy
             tumor = (rows["label"] == "tumor").to_numpy() == right
             predictions[model] = np.stack([np.where(tumor, 0.1, 0.9), np.where(tumor, 0.9, 0.1)], axis=1)
         write_predictions(target, [predictions_table(rows, predictions, CLASSES)])

@@ -103,9 +103,9 @@ def test_the_papers_numbers_are_those_that_compare_puts_beside_ours(root: Path) 
 
 
 def test_every_metric_of_patches_is_explained(root: Path) -> None:
-    labels, shares = np.array([0, 1, 0, 1]), np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.3, 0.7]])
-    of_classes = classification_estimates(labels, shares, None, seed=0, num_replicates=100)
-    of_scores = score_estimates(labels, shares[:, 1], None, seed=0, num_replicates=100)
+    labels, probabilities = np.array([0, 1, 0, 1]), np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.3, 0.7]])
+    of_classes = classification_estimates(labels, probabilities, None, seed=0, num_replicates=100)
+    of_scores = score_estimates(labels, probabilities[:, 1], None, seed=0, num_replicates=100)
     page = (root / "docs/numbers.md").read_text(encoding="utf-8")
     named = {name for row in re.findall(r"(?m)^\| (`.+?) \|", page) for name in re.findall(r"`(\w+)`", row)}
     assert named == {*of_classes, *of_scores}

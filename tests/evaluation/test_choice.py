@@ -81,8 +81,8 @@ def test_what_few_patients_show_by_chance_does_not_choose_the_student(
     def chosen() -> bool:
         return choose(draw().numpy(), draw().numpy(), task, rows, seed=0).chosen == "student"
 
-    share = sum(chosen() for _ in range(200)) / 200
-    assert share < 0.045  # percentiles of the bootstrap chose it in 0.075 of these draws
+    fraction = sum(chosen() for _ in range(200)) / 200
+    assert fraction < 0.045  # percentiles of the bootstrap chose it in 0.075 of these draws
 
 
 def test_scores_are_compared_by_their_squared_errors(wave_task: Callable[..., WaveTask]) -> None:

@@ -67,7 +67,9 @@ def _validated(
 def test_the_candidate_of_the_lowest_mean_over_all_held_out_patches_is_selected() -> None:
     of_folds = [{0.0: 1.0, 0.5: 2.0, 1.0: 3.0}, {0.0: 9.0, 0.5: 1.0, 1.0: 1.0}]  # of 5 and of 2 patches
     validated = _validated(of_folds, with_interpolation=True)
-    means = {share: (5 * of_folds[0][share] + 2 * of_folds[1][share]) / 7 for share in of_folds[0]}
+    means = {
+        candidate: (5 * of_folds[0][candidate] + 2 * of_folds[1][candidate]) / 7 for candidate in of_folds[0]
+    }
     assert validated.selected == min(means, key=means.__getitem__) == 0.5
     assert validated.validation["loss"] == pytest.approx(means[0.5])
     assert [model.weight.item() for model in validated.models] == [5.5, 6.0]  # all at the selected point

@@ -22,7 +22,7 @@ def _rows(labels: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"slide_id": names, "patient_id": "", "split": "test", "label": labels, "size": ""})
 
 
-def _shares(labels: np.ndarray, classes: tuple[str, ...], seed: int) -> np.ndarray:
+def _probabilities(labels: np.ndarray, classes: tuple[str, ...], seed: int) -> np.ndarray:
     logits = np.random.default_rng(seed).normal(size=(NUM, len(classes)))
     logits[np.arange(NUM), [classes.index(label) for label in labels]] += 1
     return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -30,10 +30,13 @@ def _shares(labels: np.ndarray, classes: tuple[str, ...], seed: int) -> np.ndarr
 
 def _learned(labels: np.ndarray, part: str = TEST, **changes: Any) -> SlideClasses:
     classes = tuple(sorted(set(labels)))
-    shares = {
-        baseline: _shares(labels, classes, seed) for seed, baseline in enumerate(("attention", "moments"))
+    probabilities = {
+        baseline: _probabilities(labels, classes, seed)
+        for seed, baseline in enumerate(("attention", "moments"))
     }
-    return SlideClasses(Path("mil.csv"), part, _rows(labels), classes, changes.get("predictions", shares))
+    return SlideClasses(
+        Path("mil.csv"), part, _rows(labels), classes, changes.get("predictions", probabilities)
+    )
 
 
 def _diagnosed(labels: np.ndarray) -> SlideScores:
@@ -71,8 +74,8 @@ def test_labels_of_three_classes_have_all_metrics_of_classes() -> None:
     assert (found.part, found.about) == (CROSS_FITTED, "14 a, 13 b, 13 c slides")
     metrics = {one.metric for one in found.comparison.values}
     assert {"slide_accuracy", "slide_macro_auc"} <= metrics
-    shares = _learned(THREE).predictions["attention"]
-    right = np.mean(np.array(["a", "b", "c"])[shares.argmax(axis=1)] == THREE)
+    probabilities = _learned(THREE).predictions["attention"]
+    right = np.mean(np.array(["a", "b", "c"])[probabilities.argmax(axis=1)] == THREE)
     of = {(one.model, one.metric): one.estimate.value for one in found.comparison.values}
     assert of["rsp-attention", "slide_accuracy"] == pytest.approx(right)
 

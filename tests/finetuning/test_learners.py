@@ -116,8 +116,8 @@ def _naive_scores(
                 fitted = Ridge(alpha=1 / strength).fit(rows[learning], targets[learning])
             for row in held_out:
                 if classes:
-                    shares = fitted.predict_proba(rows[[row]])[0]
-                    total += sum((shares[k] - (targets[row] == k)) ** 2 for k in range(3))
+                    probabilities = fitted.predict_proba(rows[[row]])[0]
+                    total += sum((probabilities[k] - (targets[row] == k)) ** 2 for k in range(3))
                 else:
                     total += (min(max(fitted.predict(rows[[row]])[0], 0.0), 1.0) - targets[row]) ** 2
         scores.append(total / len(targets))
@@ -263,8 +263,8 @@ def test_what_color_tells_is_learned_and_what_it_does_not_is_not() -> None:
 
 
 def test_errors_are_the_brier_score_and_the_squared_error() -> None:
-    shares = np.array([[0.2, 0.5, 0.3], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
-    np.testing.assert_allclose(errors_of(shares, np.array([1, 2, 1])), [0.04 + 0.25 + 0.09, 0, 2])
+    probabilities = np.array([[0.2, 0.5, 0.3], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    np.testing.assert_allclose(errors_of(probabilities, np.array([1, 2, 1])), [0.04 + 0.25 + 0.09, 0, 2])
     np.testing.assert_allclose(errors_of(np.array([[0.2], [0.9]]), np.array([0.5, 0.5])), [0.09, 0.16])
 
 

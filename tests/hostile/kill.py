@@ -171,7 +171,7 @@ def kill_and_resume(folder: Path, *, kills: int, seed: int, quick: bool = False)
         AssertionError: a stage that was started again failed, or left other bytes than the undisturbed one; names them.
     """
     moments, starter = random.Random(seed), Starter()
-    shares: dict[tuple[str, ...], int] = {}
+    num_kills: dict[tuple[str, ...], int] = {}
     whole, hurt = folder / "undisturbed", folder / "killed"
     make_project(whole, quick=quick)
     stages = [stage for stage in STAGES if not quick or not {"moco", "vae"} & set(stage)]
@@ -181,18 +181,16 @@ def kill_and_resume(folder: Path, *, kills: int, seed: int, quick: bool = False)
     of_s = {stage: starter.finish(whole, stage) for stage in stages}
     # The last ones are killed once more where it does not come out even.
     for number, stage in enumerate(reversed(stages)):
-        shares[stage] = kills // len(stages) + (number < kills % len(stages))
+        num_kills[stage] = kills // len(stages) + (number < kills % len(stages))
     for stage in stages:
-        share = shares[stage]
+        num = num_kills[stage]
         made = [
             Kill(" ".join(stage[:3:2]), after_s, of_s[stage], attempt > 0)
-            for attempt, after_s in enumerate(
-                _kills(starter, hurt, whole, stage, of_s[stage], share, moments)
-            )
+            for attempt, after_s in enumerate(_kills(starter, hurt, whole, stage, of_s[stage], num, moments))
         ]
         starter.finish(hurt, stage)
         odd = differences(contents(whole / STAGES[stage]), contents(hurt / STAGES[stage]))
-        assert not odd, f"{' '.join(stage)}, killed {share} times, left other bytes in {', '.join(odd)}"
+        assert not odd, f"{' '.join(stage)}, killed {num} times, left other bytes in {', '.join(odd)}"
         assert contents(whole / STAGES[stage]), "nothing was compared"
         yield from made
     for name in ("data/models", "data/heatmaps", "data/checkpoints", "data/raw", "data/index"):

@@ -408,7 +408,7 @@ def test_a_wrong_value_that_differs_by_name_is_one_line_with_its_key(
     assert "\n" not in str(caught.value)
 
 
-def test_shares_are_kept_and_students_drawn_back_where_there_are_patches_to_take_statistics_of(
+def test_class_proportions_are_restored_and_weights_interpolated_where_patches_give_statistics(
     tree: Any,
 ) -> None:
     recipe = tree["consistency"]["recipe"]

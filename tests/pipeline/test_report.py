@@ -212,8 +212,8 @@ def _contrast(first: list[int], second: list[int]) -> float:
     """WCAG 2.2: contrast ratio of two sRGB colors."""
     lights = []
     for color in (first, second):
-        share = np.array(color) / 255
-        linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+        channel = np.array(color) / 255
+        linear = np.where(channel <= 0.04045, channel / 12.92, ((channel + 0.055) / 1.055) ** 2.4)
         lights.append(float(linear @ [0.2126, 0.7152, 0.0722]))
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 

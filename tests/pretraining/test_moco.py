@@ -252,8 +252,8 @@ def test_two_processes_see_the_views_of_one() -> None:
     whole = moco.training_task(patches, rows, Step(0, 1, 1))
     halves = (slice(0, 4), slice(4, 8))
     parts = [moco.training_task(patches[h], rows[h], Step(0, 1, 1, r, 2)) for r, h in enumerate(halves)]
-    for views, *shares in zip(whole.inputs, *(part.inputs for part in parts), strict=True):
-        assert torch.equal(views, torch.cat(shares))
+    for views, *of_ranks in zip(whole.inputs, *(part.inputs for part in parts), strict=True):
+        assert torch.equal(views, torch.cat(of_ranks))
 
 
 def _one_of_two(device: torch.device, folder: str) -> None:

@@ -13,8 +13,8 @@ NAMES = ["ADI", "BACK", "DEB", "LYM", "MUC", "MUS", "NORM", "STR", "TUM"]
 
 def predictions(num_classes, num_rows=200, seed=0):
     random = np.random.default_rng(seed)
-    shares = random.dirichlet(np.ones(num_classes) * 0.4, size=num_rows)
-    return random.integers(num_classes, size=num_rows), shares
+    probabilities = random.dirichlet(np.ones(num_classes) * 0.4, size=num_rows)
+    return random.integers(num_classes, size=num_rows), probabilities
 
 
 def assert_is_a_picture_with_a_white_border(picture):
@@ -27,16 +27,16 @@ def assert_is_a_picture_with_a_white_border(picture):
     "classes", [["normal", "tumor"], NAMES[:5], NAMES, ["invasive carcinoma", "normal", "benign"]]
 )
 def test_confusion_is_drawn_whole_for_few_and_many_classes(classes):
-    labels, shares = predictions(len(classes))
-    decided = {"fine-tuned": shares.argmax(axis=1), "student": labels}
+    labels, probabilities = predictions(len(classes))
+    decided = {"fine-tuned": probabilities.argmax(axis=1), "student": labels}
     assert_is_a_picture_with_a_white_border(figures.confusion(labels, decided, classes))
     alone = figures.confusion(labels, {"student": labels}, classes)
     assert alone.shape[0] > 300
 
 
 def test_the_counts_drawn_are_those_of_scikit_learn():
-    labels, shares = predictions(4)
-    decided = shares.argmax(axis=1)
+    labels, probabilities = predictions(4)
+    decided = probabilities.argmax(axis=1)
     counts = figures.confusion_counts(labels, decided, 5)
     assert np.array_equal(counts, confusion_matrix(labels, decided, labels=range(5)))
 
@@ -50,9 +50,9 @@ def test_classes_without_a_name_are_refused():
 
 @pytest.mark.parametrize("num_classes", [2, 9])
 def test_reliability_is_drawn_whole(num_classes):
-    labels, shares = predictions(num_classes)
-    sharp = shares**3 / (shares**3).sum(axis=1, keepdims=True)
-    picture = figures.reliability_diagram(labels, {"fine-tuned": shares, "student": sharp}, 15)
+    labels, probabilities = predictions(num_classes)
+    sharp = probabilities**3 / (probabilities**3).sum(axis=1, keepdims=True)
+    picture = figures.reliability_diagram(labels, {"fine-tuned": probabilities, "student": sharp}, 15)
     assert_is_a_picture_with_a_white_border(picture)
 
 

@@ -79,9 +79,9 @@ def test_each_pixel_takes_the_color_of_the_cell_its_middle_lies_in(thumbnail_mpp
             continue
         color = PALETTE[1 + round(254 * value)].astype(float)
         towards = color - GRAY
-        share = (shown[y, x] - GRAY) @ towards / (towards @ towards)
-        np.testing.assert_allclose(shown[y, x], GRAY + share * towards, atol=1)
-        assert (0.15 < share < 0.35) if value < 0.1 else share < 0.65
+        fraction = (shown[y, x] - GRAY) @ towards / (towards @ towards)
+        np.testing.assert_allclose(shown[y, x], GRAY + fraction * towards, atol=1)
+        assert (0.15 < fraction < 0.35) if value < 0.1 else fraction < 0.65
 
 
 def test_low_values_are_almost_clear_and_high_ones_are_red():

@@ -20,8 +20,8 @@ def heatmap() -> Heatmap:
     """4 x 5 cells of 8 px of 1 µm, three of them not looked at."""
     random = np.random.default_rng(0)
     cells = np.argwhere(np.arange(20).reshape(4, 5) % 7 != 3)
-    shares = random.dirichlet(np.ones(3), len(cells)).astype(np.float32)
-    values = {column_of("m", name): shares[:, i] for i, name in enumerate(CLASSES)}
+    probabilities = random.dirichlet(np.ones(3), len(cells)).astype(np.float32)
+    values = {column_of("m", name): probabilities[:, i] for i, name in enumerate(CLASSES)}
     return Heatmap(Grid(8.0, 1.0, (32, 40)), cells, np.ones(len(cells), np.float32), values)
 
 
@@ -29,8 +29,9 @@ def test_each_cell_has_the_class_that_is_most_probable_there(heatmap: Heatmap) -
     best, probability = winners(heatmap, "m", CLASSES)
     expected, surest = np.full((4, 5), -1), np.zeros((4, 5))
     for number, (row, column) in enumerate(heatmap.cells):
-        shares = [float(heatmap.values[f"m:{name}"][number]) for name in CLASSES]
-        expected[row, column], surest[row, column] = shares.index(max(shares)), max(shares)
+        probabilities = [float(heatmap.values[f"m:{name}"][number]) for name in CLASSES]
+        surest[row, column] = max(probabilities)
+        expected[row, column] = probabilities.index(max(probabilities))
     np.testing.assert_array_equal(best, expected)
     np.testing.assert_allclose(probability, surest, rtol=1e-6)
 
@@ -45,9 +46,9 @@ def test_the_color_of_a_cell_is_that_of_its_class_and_the_stronger_the_surer(hea
         if best[row, column] < 0:
             assert (cell == 128).all()
             continue
-        share = 0.25 + 0.4 * (probability[row, column] - 1 / 3) / (2 / 3)
+        weight = 0.25 + 0.4 * (probability[row, column] - 1 / 3) / (2 / 3)
         color = np.array(class_color(CLASSES[best[row, column]]))
-        np.testing.assert_allclose(cell[0], 128 * (1 - share) + color * share, atol=0.51)
+        np.testing.assert_allclose(cell[0], 128 * (1 - weight) + color * weight, atol=0.51)
 
 
 def test_what_nobody_outlined_is_gray_and_never_black() -> None:

@@ -31,29 +31,29 @@ def _model(task: WaveTask, head: str = "linear") -> TaskModel:
 
 
 def test_of_two_patches_and_two_classes_the_change_is_known() -> None:
-    """Log odds of 2 and -2 about 0: at a change of c the shares' mean is (s(2 + c) + s(c - 2)) / 2."""
+    """Log odds of 2 and -2 about 0: at a change of c the mean proportion is (s(2 + c) + s(c - 2)) / 2."""
     logits = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
     change = 1.5
-    share = (1 / (1 + math.exp(-2 - change)) + 1 / (1 + math.exp(2 - change))) / 2
-    found = log_odds_to(logits, torch.tensor([share, 1 - share], dtype=torch.float64))
+    proportion = (1 / (1 + math.exp(-2 - change)) + 1 / (1 + math.exp(2 - change))) / 2
+    found = log_odds_to(logits, torch.tensor([proportion, 1 - proportion], dtype=torch.float64))
     assert float(found[0] - found[1]) == pytest.approx(change, abs=1e-4)
     assert float(found.sum()) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_change_is_where_a_general_optimizer_finds_it() -> None:
-    """Shares are right where sum(logsumexp) - n shares . change, which is convex, is least."""
+    """Proportions are right where sum(logsumexp) - n proportions . change, which is convex, is least."""
     random = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(200, 5, generator=random, dtype=torch.float64)
-    shares = torch.tensor([0.5, 0.3, 0.1, 0.08, 0.02], dtype=torch.float64)
+    proportions = torch.tensor([0.5, 0.3, 0.1, 0.08, 0.02], dtype=torch.float64)
 
     def convex(change: list[float]) -> float:
         x = torch.as_tensor(change, dtype=torch.float64)
-        return float((logits + x).logsumexp(dim=1).mean() - shares @ x)
+        return float((logits + x).logsumexp(dim=1).mean() - proportions @ x)
 
     truth = torch.as_tensor(minimize(convex, torch.zeros(5).tolist(), method="BFGS", tol=1e-9).x)
-    found = log_odds_to(logits, shares)
+    found = log_odds_to(logits, proportions)
     torch.testing.assert_close(found, truth - truth.mean(), rtol=0, atol=1e-3)
-    torch.testing.assert_close((logits + found).softmax(dim=1).mean(dim=0), shares, rtol=0, atol=1e-6)
+    torch.testing.assert_close((logits + found).softmax(dim=1).mean(dim=0), proportions, rtol=0, atol=1e-6)
 
 
 def test_a_class_of_no_patch_ends_with_next_to_none() -> None:
@@ -65,7 +65,7 @@ def test_a_class_of_no_patch_ends_with_next_to_none() -> None:
 
 @pytest.mark.parametrize("head", ["linear", "pair"])
 @pytest.mark.parametrize("scores", [False, True])
-def test_shares_are_as_given_and_patches_stay_in_their_order(
+def test_proportions_are_as_given_and_patches_stay_in_their_order(
     wave_task: TaskBuilder, scores: bool, head: str
 ) -> None:
     task = wave_task(16, scores=scores)
@@ -102,7 +102,9 @@ def _student(task: WaveTask, model: TaskModel, **finish: Any) -> TaskModel:
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilder, keeps: bool) -> None:
+def test_a_student_ends_with_the_class_proportions_that_it_began_with(
+    wave_task: TaskBuilder, keeps: bool
+) -> None:
     task = wave_task(16)
     model = _model(task)
     statistics = statistics_of(task)
@@ -115,7 +117,7 @@ def test_a_student_ends_with_the_shares_that_it_began_with(wave_task: TaskBuilde
 def test_a_student_that_is_drawn_back_is_between_its_start_and_where_it_came(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
     start = _model(task)
-    far, near = (_student(task, start, interpolation_weights=(share,)) for share in (0.0, 0.25))
+    far, near = (_student(task, start, interpolation_weights=(weight,)) for weight in (0.0, 0.25))
     own, ends = dict(near.named_parameters()), (dict(start.named_parameters()), dict(far.named_parameters()))
     assert not torch.equal(*(end["head.linear.weight"] for end in ends))
     for name, value in own.items():

@@ -105,7 +105,7 @@ def test_fixmatch_is_equation_4() -> None:
     assert float(found["loss"]) == pytest.approx(_labeled_loss(labeled, _batch()) + 0.7 * unlabeled, rel=1e-5)
 
 
-def test_adamatch_aligns_shares_and_asks_for_a_part_of_the_labeled_confidence() -> None:
+def test_adamatch_aligns_class_proportions_and_asks_for_a_part_of_the_labeled_confidence() -> None:
     labeled, weak, strong = _logits(B, N, N, seed=1)
     found = _method("adamatch").measure((labeled, weak, strong), _batch())
     of_labeled, of_weak = ([_softmax(row) for row in rows] for rows in (labeled, weak))
@@ -125,24 +125,24 @@ def test_adamatch_aligns_shares_and_asks_for_a_part_of_the_labeled_confidence() 
 
 def test_freematch_follows_thresholds_and_adds_fairness() -> None:
     method = _method("freematch")
-    confidence, shares, histogram = 1 / K, [1 / K] * K, [1 / K] * K
+    confidence, proportions, histogram = 1 / K, [1 / K] * K, [1 / K] * K
     for step in range(3):
         labeled, weak, strong = _logits(B, N, N, seed=step)
         found = method.measure((labeled, weak, strong), _batch())
         of_weak = [_softmax(row) for row in weak]
         confidence = 0.8 * confidence + 0.2 * sum(max(row) for row in of_weak) / N
         for c in range(K):
-            shares[c] = 0.8 * shares[c] + 0.2 * sum(row[c] for row in of_weak) / N
+            proportions[c] = 0.8 * proportions[c] + 0.2 * sum(row[c] for row in of_weak) / N
             histogram[c] = 0.8 * histogram[c] + 0.2 * sum(_argmax(row) == c for row in of_weak) / N
         unlabeled, kept = 0.0, []
         for seen, of_strong in zip(of_weak, strong, strict=True):
             label = _argmax(seen)
-            if max(seen) >= shares[label] / max(shares) * confidence:
+            if max(seen) >= proportions[label] / max(proportions) * confidence:
                 kept.append(_softmax(of_strong))
                 unlabeled += _cross_entropy(of_strong, label) / N
         wins = [sum(_argmax(row) == c for row in kept) / len(kept) for c in range(K)]
         ratio = [sum(row[c] for row in kept) / len(kept) / wins[c] if wins[c] else 0.0 for c in range(K)]
-        wanted = [shares[c] / histogram[c] for c in range(K)]
+        wanted = [proportions[c] / histogram[c] for c in range(K)]
         fairness = sum(wanted[c] / sum(wanted) * math.log(ratio[c] / sum(ratio) + 1e-12) for c in range(K))
         expected = _labeled_loss(labeled, _batch()) + 0.7 * unlabeled + 0.3 * fairness
         assert float(found["loss"]) == pytest.approx(expected, rel=1e-4)
@@ -150,16 +150,16 @@ def test_freematch_follows_thresholds_and_adds_fairness() -> None:
 
 def test_softmatch_weighs_by_a_truncated_gaussian_of_the_aligned_confidence() -> None:
     method = _method("softmatch")
-    mean, variance, shares = 1 / K, 1.0, [1 / K] * K
+    mean, variance, proportions = 1 / K, 1.0, [1 / K] * K
     for step in range(3):
         labeled, weak, strong = _logits(B, N, N, seed=step)
         found = method.measure((labeled, weak, strong), _batch())
         of_weak = [_softmax(row) for row in weak]
         for c in range(K):
-            shares[c] = 0.8 * shares[c] + 0.2 * sum(row[c] for row in of_weak) / N
+            proportions[c] = 0.8 * proportions[c] + 0.2 * sum(row[c] for row in of_weak) / N
         tops = []
         for row in of_weak:
-            aligned = [row[c] * (1 / K) / shares[c] for c in range(K)]
+            aligned = [row[c] * (1 / K) / proportions[c] for c in range(K)]
             tops.append(max(aligned) / sum(aligned))
         mean = 0.8 * mean + 0.2 * sum(tops) / N
         variance = 0.8 * variance + 0.2 * float(np.var(tops, ddof=1))
@@ -250,8 +250,8 @@ def test_the_mixed_teacher_aligns_sharpens_and_mixes_what_the_average_guesses() 
         with torch.no_grad():
             pseudo_labels = [_softmax(row) for row in _among_themselves(method.model, views[1])]
             for c in range(K):
-                share = sum(int(label) == c for label in batch.targets) / B
-                labeled_proportions[c] = 0.8 * labeled_proportions[c] + 0.2 * share
+                fraction = sum(int(label) == c for label in batch.targets) / B
+                labeled_proportions[c] = 0.8 * labeled_proportions[c] + 0.2 * fraction
                 pseudo_label_proportions[c] = (
                     0.8 * pseudo_label_proportions[c] + 0.2 * sum(row[c] for row in pseudo_labels) / N
                 )

@@ -136,9 +136,9 @@ def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., Wav
     task = wave_task(16)
     statistics = statistics_of(task)
     start = _model(task.num_outputs)
-    shares = class_proportions(start, task, statistics) if keeps else None
+    proportions = class_proportions(start, task, statistics) if keeps else None
     schedule = Schedule(epochs=0, optimizer="adamw", lr=1.0, weight_decay=0.0, steps_per_epoch=3)
-    result, model = taught(task, start, "adabn", schedule=schedule, proportions=shares)
+    result, model = taught(task, start, "adabn", schedule=schedule, proportions=proportions)
     assert result.curves == []
     assert set(result.validation) == {"loss", "accuracy"}
     expected = copy.deepcopy(start)
@@ -146,8 +146,8 @@ def test_adapted_is_what_a_student_without_steps_is(wave_task: Callable[..., Wav
     student = model.state_dict()
     moved = {name for name, value in expected.state_dict().items() if not torch.equal(value, student[name])}
     assert moved == ({"head.linear.bias"} if keeps else set())
-    if shares is not None:
-        torch.testing.assert_close(class_proportions(model, task, statistics), shares, rtol=0, atol=1e-5)
-    adapt(start, task, statistics, shares)
+    if proportions is not None:
+        torch.testing.assert_close(class_proportions(model, task, statistics), proportions, rtol=0, atol=1e-5)
+    adapt(start, task, statistics, proportions)
     for name, value in start.state_dict().items():
         assert torch.equal(value, student[name]), name

@@ -152,8 +152,8 @@ def test_magnification_near_one_is_likely_where_magnitudes_are_limits(
     found = _magnifications(_drawn(ranges))
     three_errors = 3 * 0.5 / math.sqrt(NUM)
     for low, high in ((0.0, 0.6), (1.67, 99.0), (0.8, 1.25), (0.9, 1.1)):
-        share = ((low < found) & (found <= high)).mean()
-        assert share == pytest.approx(_probability(low, high, ranges.within_limits), abs=three_errors)
+        fraction = ((low < found) & (found <= high)).mean()
+        assert fraction == pytest.approx(_probability(low, high, ranges.within_limits), abs=three_errors)
     assert ((found < 0.6) | (found > 1.67)).mean() == pytest.approx(far, abs=0.001)
     assert ((found > 0.8) & (found < 1.25)).mean() == pytest.approx(near, abs=0.001)
 
@@ -178,7 +178,7 @@ def test_hue_is_uniform_up_to_the_limit_of_its_magnitude() -> None:
         assert (sizes <= size).mean() == pytest.approx(expected, abs=3 * 0.5 / math.sqrt(NUM))
 
 
-def _green_share(ranges: StrongRanges) -> float:
+def _green_fraction(ranges: StrongRanges) -> float:
     """Of views of stained tissue, those between yellow and cyan."""
     # Ruifrok and Johnston 2001: optical densities of hematoxylin, of eosin, and of both in equal parts.
     stains = np.array([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11], [0.36, 0.845, 0.20]])
@@ -191,8 +191,8 @@ def _green_share(ranges: StrongRanges) -> float:
 
 
 def test_no_strong_view_of_stained_tissue_is_green() -> None:
-    assert _green_share(LIMITS) == 0
-    assert _green_share(STRONG_VALUES) > 0.1
+    assert _green_fraction(LIMITS) == 0
+    assert _green_fraction(STRONG_VALUES) > 0.1
 
 
 def _naive_half(kernel: int, mpp: float) -> list[float]:

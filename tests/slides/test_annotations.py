@@ -170,25 +170,25 @@ def test_whole_pixels_hold_no_outside_and_others_than_touched_ones_no_inside(see
     areas = [outline(random_polygon(rng)) for _ in range(2)]
     holes = [outline(random_polygon(rng, 3))]
     fine, fine_hole = (rasterize(some, downsample=1 / 40, shape=(640, 800)) for some in (areas, holes))
-    share = (fine & ~fine_hole).reshape(16, 40, 20, 40).mean((1, 3))
+    fraction = (fine & ~fine_hole).reshape(16, 40, 20, 40).mean((1, 3))
     whole, touched = (
         rasterize(areas, holes, downsample=1, shape=(16, 20), rule=r) for r in ("whole", "touched")
     )
-    assert (share[whole] == 1).all()
-    assert (share[~touched] == 0).all()
+    assert (fraction[whole] == 1).all()
+    assert (fraction[~touched] == 0).all()
 
 
 def test_whole_and_touched_pixels_differ_only_along_the_line() -> None:
     rng = np.random.default_rng(0)
     angle = np.sort(rng.uniform(0, 2 * np.pi, 30))
     points = 12 + rng.uniform(6, 11, (30, 1)) * np.stack([np.sin(angle), np.cos(angle)], axis=1)
-    share = (
+    fraction = (
         rasterize([outline(points)], downsample=1 / 40, shape=(960, 960)).reshape(24, 40, 24, 40).mean((1, 3))
     )
     whole, touched = (rasterize([outline(points)], downsample=1, shape=(24, 24), rule=r) for r in RULES[1:])
     # A sliver narrower than a fortieth of a pixel may be missed by counting.
-    assert ((share == 1) & ~whole).sum() <= 5
-    assert ((share == 0) & touched).sum() <= 5
+    assert ((fraction == 1) & ~whole).sum() <= 5
+    assert ((fraction == 0) & touched).sum() <= 5
 
 
 def test_the_area_is_that_of_the_shoelace_formula() -> None:

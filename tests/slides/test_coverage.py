@@ -7,7 +7,7 @@ from histo_monai.slides import coverage
 from histo_monai.slides.coverage import Weights, mean_bands
 
 
-def share(start: float, scale: float, output: int, pixel: int) -> float:
+def covered_fraction(start: float, scale: float, output: int, pixel: int) -> float:
     """Of an output that a pixel makes, by the definition."""
     begin, end = start + output * scale, start + (output + 1) * scale
     return max(0.0, min(end, pixel + 1) - max(begin, pixel)) / scale
@@ -23,11 +23,13 @@ def reduced(fields, starts_yx, scale_yx, size_yx):
 
 
 @pytest.mark.parametrize("scale", [0.95, 1.0104, 1.5, 2.0, 3.7, 9.2])
-def test_weights_are_the_shares_of_the_area(scale):
+def test_weights_are_the_fractions_of_the_area(scale):
     starts = np.array([0.0, 0.3, 1.97])
     weights = Weights(starts, scale, 7, 80)
     for number, start in enumerate(starts):
-        truth = [[share(start, scale, output, pixel) for pixel in range(80)] for output in range(7)]
+        truth = [
+            [covered_fraction(start, scale, output, pixel) for pixel in range(80)] for output in range(7)
+        ]
         some = slice(2, 5)
         first = weights.first(number, some)
         matrix = weights.matrix(number, some, first, 40).toarray()

@@ -109,7 +109,7 @@ def test_a_patch_of_one_color_keeps_it(center_yx, side_px, scale, value):
     st.integers(1, 40),
     st.integers(1, 60),
 )
-def test_weights_of_coverage_are_shares(starts, scale, num_out, num_in):
+def test_weights_of_coverage_are_fractions(starts, scale, num_out, num_in):
     weights = Weights(np.array(starts), scale, num_out, num_in)
     for number in range(len(starts)):
         matrix = weights.matrix(number, slice(0, num_out), 0, num_in).toarray()

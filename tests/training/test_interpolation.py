@@ -30,7 +30,7 @@ def _point(weight: float) -> nn.Linear:
     return network
 
 
-def _select(wanted: float, shares: Sequence[float]) -> tuple[nn.Linear, float, list[float]]:
+def _select(wanted: float, start_weights: Sequence[float]) -> tuple[nn.Linear, float, list[float]]:
     """The student of weight 1 that came from 0, where the loss is the square of what it is off."""
     student, finished = _point(1.0), []
 
@@ -42,21 +42,22 @@ def _select(wanted: float, shares: Sequence[float]) -> tuple[nn.Linear, float, l
         return {"loss": (student.weight.item() - wanted) ** 2}
 
     line = Interpolation(student, _point(0.0), finish)
-    measured = line.select(shares, measure, _by_loss)
-    assert list(measured) == list(shares)
+    measured = line.select(start_weights, measure, _by_loss)
+    assert list(measured) == list(start_weights)
     assert measured[line.start_weight] == measure()  # of the weights that are selected
     return student, line.start_weight, finished
 
 
 @pytest.mark.parametrize(
-    ("wanted", "share", "weight"), [(0.7, 0.25, 0.75), (0.6, 0.5, 0.5), (-1.0, 1.0, 0.0), (2.0, 0.0, 1.0)]
+    ("wanted", "start_weight", "weight"),
+    [(0.7, 0.25, 0.75), (0.6, 0.5, 0.5), (-1.0, 1.0, 0.0), (2.0, 0.0, 1.0)],
 )
-def test_the_point_that_loses_least_is_selected(wanted: float, share: float, weight: float) -> None:
+def test_the_point_that_loses_least_is_selected(wanted: float, start_weight: float, weight: float) -> None:
     student, selected, finished = _select(wanted, (0.0, 0.25, 0.5, 1.0))
-    assert selected == share
+    assert selected == start_weight
     assert student.weight.item() == weight
     assert finished[:3] == [1.0, 0.75, 0.5]  # each from the last student, not from the point before
-    assert student.bias.item() == (0.0 if share == 1 else 1.0)  # finished once; the start is as it was
+    assert student.bias.item() == (0.0 if start_weight == 1 else 1.0)  # finished once; start unchanged
 
 
 def test_of_equal_points_the_first_is_selected() -> None:

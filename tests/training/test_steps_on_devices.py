@@ -155,13 +155,13 @@ def student_step(
     step = StudentStep(method, task, targets, optimizer, seed=0, pseudo_labels=pseudo_labels)
     engine = Engine(lambda *_: None)
     engine.state = State(epoch=1, iteration=1)
-    rank, num_ranks = idist.get_rank(), idist.get_world_size()  # each reads its share, as loaders give it
+    rank, num_ranks = idist.get_rank(), idist.get_world_size()  # each rank reads its rows, as in loaders
     measured = step(
         engine,
         [
-            (patches[share], torch.arange(len(patches))[share])
+            (patches[rows], torch.arange(len(patches))[rows])
             for patches in (labeled, unlabeled)
-            for share in [rows_of_rank(rank, num_ranks, len(patches))]
+            for rows in [rows_of_rank(rank, num_ranks, len(patches))]
         ],
     )
     return float(measured["loss"].double().mean()), gradients.last

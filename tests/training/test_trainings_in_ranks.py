@@ -35,21 +35,21 @@ SCHEDULE = Schedule(2, "sgd", 0.01, 1e-4, (), steps_per_epoch=2)
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 5])
-def test_shares_are_those_of_numpy(num_ranks: int) -> None:
+def test_rows_of_ranks_are_those_of_numpy(num_ranks: int) -> None:
     for num in range(12):
         expected = np.array_split(np.arange(num), num_ranks)
         for rank in range(num_ranks):
             assert np.arange(num)[rows_of_rank(rank, num_ranks, num)].tolist() == expected[rank].tolist()
 
 
-def test_batches_are_read_in_shares() -> None:
+def test_ranks_read_parts_of_the_same_batches() -> None:
     def of(rank: int, num_ranks: int) -> list[list[int]]:
         return list(
             ShuffledBatches(10, 6, num_batches=4, seed=3, purpose="labeled", rank=rank, world_size=num_ranks)
         )
 
-    shares = zip(of(0, 3), of(1, 3), of(2, 3), strict=True)
-    assert [[row for share in batch for row in share] for batch in shares] == of(0, 1)
+    parts = zip(of(0, 3), of(1, 3), of(2, 3), strict=True)
+    assert [[row for part in batch for row in part] for batch in parts] == of(0, 1)
 
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:
@@ -84,7 +84,7 @@ def _nothing(*shown: Any) -> np.ndarray:
 
 
 def _trainings() -> dict[str, Any]:
-    """A fine-tuning and a student from it: with statistics, shares that are kept, uneven batches to validate on."""
+    """A fine-tuning and a student from it: with statistics, class proportions restored, uneven validation batches."""
     task = WaveTask(wave_table(24, scores=False))
     train, validation = (split_rows(task.patches, split) for split in ("train", "validation"))
     shared = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}

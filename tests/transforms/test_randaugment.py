@@ -135,8 +135,8 @@ def test_operations_are_different_and_n_aug_of_them_are_drawn_uniformly(n_aug):
     assert total.min() == max(0, n_aug - 5)
     assert total.max() == min(5, n_aug)
     assert (geometry_changed(drawn) == (total < n_aug)).all()
-    share = n_aug / 10
-    assert np.abs(counts.mean(axis=1) - share).max() <= 4 * math.sqrt(share * (1 - share) / 4000)
+    fraction = n_aug / 10
+    assert np.abs(counts.mean(axis=1) - fraction).max() <= 4 * math.sqrt(fraction * (1 - fraction) / 4000)
 
 
 def test_magnitudes_are_drawn_uniformly_from_one_to_ten_for_each_operation_of_each_patch():

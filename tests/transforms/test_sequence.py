@@ -72,7 +72,7 @@ def test_operations_meet_their_images_together():
 def test_operations_are_selected_with_their_probability_in_every_order():
     schedule = random_schedule(np.random.RandomState(0), 20_000, 3, 0.3)
     counts = [(schedule == operation).any(axis=1).mean() for operation in range(3)]
-    # Four standard deviations of a share of 20,000: 4 sqrt(0.3 · 0.7 / 20000) = 0.013.
+    # Four standard deviations of a fraction of 20,000: 4 sqrt(0.3 · 0.7 / 20000) = 0.013.
     assert np.allclose(counts, 0.3, atol=0.013)
     pairs = schedule[(schedule != UNUSED).all(axis=1)]
     orders, frequency = np.unique(pairs, axis=0, return_counts=True)

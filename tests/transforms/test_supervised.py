@@ -99,7 +99,7 @@ def test_some_of_the_samples_come_out_as_in_the_whole_batch(patches):
 @pytest.mark.parametrize(
     ("name", "value"), [("prob", -0.1), ("unaugmented_fraction", 1.1), ("stain_jitter", -0.1)]
 )
-def test_impossible_shares_are_named(name, value):
+def test_impossible_fractions_are_named(name, value):
     with pytest.raises(ValueError, match=name):
         SupervisedAugmentation(SIDE, **{name: value})
 

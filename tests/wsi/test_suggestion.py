@@ -173,14 +173,14 @@ def simulate(seed: int, num: int, ratio: float) -> dict[str, tuple[float, float]
     """
     random = np.random.default_rng(seed)
     centers = random.normal(0, 1, (NUM_KINDS, 16))
-    shares = ratio ** np.arange(NUM_KINDS) / (ratio ** np.arange(NUM_KINDS)).sum()
+    fractions = ratio ** np.arange(NUM_KINDS) / (ratio ** np.arange(NUM_KINDS)).sum()
 
-    def tissue(shares: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        kind = random.choice(NUM_KINDS, 1500, p=shares)
+    def tissue(fractions: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        kind = random.choice(NUM_KINDS, 1500, p=fractions)
         return (centers[kind] + random.normal(0, 0.6, (1500, 16))).astype(np.float32), kind % 2
 
-    pool, answers = tissue(shares)
-    tests = [tissue(shares), tissue(None)]
+    pool, answers = tissue(fractions)
+    tests = [tissue(fractions), tissue(None)]
     labeled = np.concatenate([np.flatnonzero(answers == label)[:6] for label in (0, 1)])
     unsure = indecision(_learned(pool[labeled], answers[labeled]).predict_proba(pool))
     known = {"labeled_features": pool[labeled]}
@@ -206,7 +206,7 @@ def test_labels_chosen_so_teach_no_less_than_random_ones_and_more_of_rare_tissue
     assert gain[1] > 0.04
 
 
-def test_no_slide_has_more_than_its_share_while_others_have_any() -> None:
+def test_no_slide_exceeds_its_quota_while_others_have_any() -> None:
     random = np.random.default_rng(3)
     features = random.normal(size=(60, 4)).astype(np.float32)
     slides = np.array(["a"] * 50 + ["b"] * 6 + ["c"] * 4, object)

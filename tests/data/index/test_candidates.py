@@ -81,7 +81,7 @@ def test_a_square_larger_than_the_patch_stays_inside_the_slide(slides: pd.DataFr
     assert (centers <= size - half).all()
 
 
-def test_a_slide_gives_the_same_share_whatever_the_other_slides_and_the_processes(
+def test_candidates_of_a_slide_do_not_depend_on_other_slides_or_processes(
     slides: pd.DataFrame,
 ) -> None:
     few = replace(SEARCH, per_slide=15)

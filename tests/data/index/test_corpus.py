@@ -16,21 +16,21 @@ from histo_monai.slides import open_slide, tissue_mask
 PLACEMENT = Placement(patch_px=64, mpps=(1.0, 2.0, 4.0), tissue_mpp=16.0, min_tissue_fraction=0.5)
 
 
-def _naive_shares(room: list[int], wanted: int) -> list[int]:
+def _naive_quotas(room: list[int], wanted: int) -> list[int]:
     """One at a time, to the place that has least so far and room left; the earlier one if they are equal."""
-    shares = [0] * len(room)
+    quotas = [0] * len(room)
     for _ in range(wanted):
-        free = [i for i in range(len(room)) if shares[i] < room[i]]
-        shares[min(free, key=lambda i: (shares[i], i))] += 1
-    return shares
+        free = [i for i in range(len(room)) if quotas[i] < room[i]]
+        quotas[min(free, key=lambda i: (quotas[i], i))] += 1
+    return quotas
 
 
-def test_shares_are_what_dealing_one_at_a_time_gives() -> None:
+def test_quotas_are_what_dealing_one_at_a_time_gives() -> None:
     generator = np.random.default_rng(0)
     for _ in range(200):
         room = generator.integers(0, 30, generator.integers(1, 8))
         wanted = int(generator.integers(0, room.sum() + 1))
-        assert even_quotas(room, wanted).tolist() == _naive_shares(room.tolist(), wanted)
+        assert even_quotas(room, wanted).tolist() == _naive_quotas(room.tolist(), wanted)
 
 
 @pytest.fixture

@@ -179,10 +179,10 @@ def test_every_epoch_shows_all_rows_once_in_another_order_up_to_the_last_whole_b
     assert [row for batch in batches for row in batch] == epochs[0]
 
 
-def test_shares_of_the_processes_make_up_the_batch_of_one() -> None:
+def test_parts_of_the_processes_make_up_the_batch_of_one() -> None:
     whole = list(EpochBatches(24, 6, seed=1))
-    shares = [list(EpochBatches(24, 6, seed=1, rank=rank, world_size=3)) for rank in range(3)]
-    assert whole == [a + b + c for a, b, c in zip(*shares, strict=True)]
+    parts = [list(EpochBatches(24, 6, seed=1, rank=rank, world_size=3)) for rank in range(3)]
+    assert whole == [a + b + c for a, b, c in zip(*parts, strict=True)]
 
 
 def test_validation_keeps_order_and_every_row() -> None:

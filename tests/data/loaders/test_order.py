@@ -61,8 +61,8 @@ def test_the_order_is_a_function_of_the_generator_and_another_one_in_every_epoch
 
 def test_what_a_batch_holds_is_near_to_a_random_draw_of_all_rows() -> None:
     """Half of the variance is the slides'. Truth: 500 (1 - (499 / 500)^64) slides in 64 draws of all rows. 64 draws of
-    64 shares hold 40.6 of them and of 64 slides little less; two rows are of one share in a 64th of all pairs,
-    and have half of their variance in common: 1 / 64 (1 + 63 / 64 / 2) for the mean, more for two shares of a slide.
+    64 parts hold 40.6 of them and of 64 slides little less; two rows are of one part in a 64th of all pairs,
+    and have half of their variance in common: 1 / 64 (1 + 63 / 64 / 2) for the mean, more for two parts of a slide.
     """
     rng = np.random.default_rng(0)
     slides = rows_of([300] * 500)

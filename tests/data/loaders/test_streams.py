@@ -63,9 +63,9 @@ def test_rows_are_drawn_by_their_chances_and_batches_are_full() -> None:
     assert list(batches) != drawn
 
 
-def test_processes_draw_shares_of_the_same_batches() -> None:
+def test_processes_draw_parts_of_the_same_batches() -> None:
     chances = np.full(10, 0.1)
-    whole, *shares = (
+    whole, *parts = (
         list(
             WeightedBatches(
                 chances, 6, num_batches=4, seed=3, purpose="unlabeled", rank=rank, world_size=world_size
@@ -73,4 +73,4 @@ def test_processes_draw_shares_of_the_same_batches() -> None:
         )
         for rank, world_size in ((0, 1), (0, 2), (1, 2))
     )
-    assert [first + second for first, second in zip(*shares, strict=True)] == whole
+    assert [first + second for first, second in zip(*parts, strict=True)] == whole

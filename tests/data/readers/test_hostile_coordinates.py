@@ -135,7 +135,7 @@ ACCEPTED: dict[str, Write] = {
     "one column a chunk": corners(CORNERS_XY, chunks=(2, 1)),
     "a chunk larger than what it holds": corners(CORNERS_XY, chunks=(1024, 2), maxshape=(None, 2)),
     "a side in a list": corners(CORNERS_XY, {"patch_size": np.array([64.0])}),
-    "beside what else TRIDENT says": corners(
+    "beside other keys of TRIDENT": corners(
         CORNERS_XY, {"patch_size_level0": 64, "savetodir": "x", "name": h5py.Empty("f4")}
     ),
     "one downsample": corners(CORNERS_XY, {"patch_size": 16, "patch_level": 1, "downsample": 4.0}),

@@ -121,7 +121,7 @@ def node_patches(
 
 
 @pytest.mark.parametrize("mpp", [0.5, 1.0])
-def test_color_does_not_tell_tumor_from_normal_node_but_texture_does(mpp: float) -> None:
+def test_color_does_not_separate_tumor_from_normal_node_but_texture_does(mpp: float) -> None:
     images, labels, slides = node_patches(mpp, 128)
     by_mean, by_histogram, by_texture = compare(accuracy, images, labels, slides, f"node, {mpp} µm/px")
     assert by_mean < 0.72
@@ -140,7 +140,7 @@ def bowel_patches(seed: int = 3) -> tuple[Images, list[str], list[int]]:
     return images, labels, slides
 
 
-def test_color_does_not_tell_the_nine_classes_but_texture_does() -> None:
+def test_color_does_not_separate_the_nine_classes_but_texture_does() -> None:
     by_mean, by_histogram, by_texture = compare(accuracy, *bowel_patches(), "kather")
     assert by_mean < 0.56
     assert by_histogram < 0.75
@@ -148,7 +148,7 @@ def test_color_does_not_tell_the_nine_classes_but_texture_does() -> None:
 
 
 def breast_patches(seed: int = 3) -> tuple[Images, list[float], list[int]]:
-    """160 patches of 18 patients, at 1 µm/px, with the malignant share that they were drawn with at 0.5."""
+    """160 patches of 18 patients, at 1 µm/px, with the malignant fraction that they were drawn with at 0.5."""
     images, scores, slides = [], [], []
     for number, patient in enumerate(breastpathq.patients(seed, 160)):
         world = World.from_seed(patient.seed, 0.5, Breast(patient.seed))
@@ -160,7 +160,7 @@ def breast_patches(seed: int = 3) -> tuple[Images, list[float], list[int]]:
     return images, scores, slides
 
 
-def test_color_does_not_tell_the_malignant_share_but_texture_does() -> None:
+def test_color_does_not_predict_the_malignant_fraction_but_texture_does() -> None:
     by_mean, by_histogram, by_texture = compare(explained, *breast_patches(), "breast")
     assert by_mean < 0.30
     assert by_histogram < 0.5

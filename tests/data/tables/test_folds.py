@@ -34,7 +34,7 @@ def _slides(labels: str, patients: str = "") -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("num_folds", [2, 3, 5])
-def test_every_fold_has_its_share_of_slides_and_of_each_label(num_folds: int) -> None:
+def test_slides_and_each_label_are_spread_evenly_over_folds(num_folds: int) -> None:
     slides = _slides("ttttttttt" + "nnnnnnnnnnnn")
     folds = assign_folds(slides, num_folds, np.random.default_rng(0))
     counts = np.bincount(folds, minlength=num_folds)

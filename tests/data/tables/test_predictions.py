@@ -27,8 +27,8 @@ def _rows(num: int, split: str = "test", **given: object) -> pd.DataFrame:
 
 def _classified(num: int = 6, split: str = "test", **given: object) -> pd.DataFrame:
     rows = _rows(num, split, label=[CLASSES[i % 3] for i in range(num)], **given)
-    shares = np.random.default_rng(0).dirichlet(np.ones(3), size=num)
-    return predictions_table(rows, {"student": shares, "color_mean": shares[:, ::-1]}, CLASSES)
+    probabilities = np.random.default_rng(0).dirichlet(np.ones(3), size=num)
+    return predictions_table(rows, {"student": probabilities, "color_mean": probabilities[:, ::-1]}, CLASSES)
 
 
 def _scored(num: int = 6, **given: object) -> pd.DataFrame:

@@ -54,18 +54,20 @@ def test_what_cannot_be_learned_is_told_in_a_line(labels: str, splits: str, pati
 
 
 def _write(path: Path, slides: pd.DataFrame, folds: list[int]) -> np.ndarray:
-    shares = np.random.default_rng(0).dirichlet([1, 1], len(slides)).round(6)
-    slide_classes_table(slides, np.array(folds), ["a", "b"], {"attention": shares}).to_csv(path, index=False)
-    return shares
+    probabilities = np.random.default_rng(0).dirichlet([1, 1], len(slides)).round(6)
+    slide_classes_table(slides, np.array(folds), ["a", "b"], {"attention": probabilities}).to_csv(
+        path, index=False
+    )
+    return probabilities
 
 
 def test_test_slides_are_read_where_they_have_labels_and_else_those_of_the_folds(tmp_path: Path) -> None:
-    shares = _write(tmp_path / "a.csv", _slides("ab-ab", "tttee"), [0, 1, -1, -1, -1])
+    probabilities = _write(tmp_path / "a.csv", _slides("ab-ab", "tttee"), [0, 1, -1, -1, -1])
     read = read_slide_classes(tmp_path / "a.csv")
     assert (read.part, read.classes) == (TEST, ("a", "b"))
     assert read.rows["slide_id"].tolist() == ["s3", "s4"]
     assert read.labels.tolist() == [0, 1]
-    np.testing.assert_allclose(read.predictions["attention"], shares[3:])
+    np.testing.assert_allclose(read.predictions["attention"], probabilities[3:])
     _write(tmp_path / "b.csv", _slides("ab-a-", "tttte"), [0, 1, -1, 1, -1])
     read = read_slide_classes(tmp_path / "b.csv")
     assert read.part == CROSS_FITTED

@@ -86,8 +86,8 @@ def test_patches_of_a_patient_or_a_slide_stay_together(column: str) -> None:
     for seed in range(5):
         split = _draw(table, seed=seed)
         assert split.groupby(table[column]).nunique().max() == 1
-        share = (split == "validation").mean()
-        assert 0.25 <= share < 0.25 + 40 / 600  # at most one group more than asked for
+        fraction = (split == "validation").mean()
+        assert 0.25 <= fraction < 0.25 + 40 / 600  # at most one group more than asked for
 
 
 def test_the_patient_decides_where_it_is_known_although_its_slides_differ() -> None:

@@ -18,13 +18,13 @@ def _patches(low: int = 0) -> torch.Tensor:
     return torch.randint(low, 256, (5, 1, 3, 8, 8), generator=generator, dtype=torch.uint8)
 
 
-def test_features_are_the_mean_and_the_shares_of_colors() -> None:
+def test_features_are_the_mean_and_the_fractions_of_colors() -> None:
     patches = _patches()
     features = color_features(_loader(patches))
     for i, image in enumerate(patches[:, 0].numpy()):
         np.testing.assert_allclose(features[MEAN][i], image.mean(axis=(1, 2)) / 255)
-        shares = np.histogramdd(image.reshape(3, -1).T, bins=8, range=[(0, 256)] * 3)[0].ravel() / 64
-        np.testing.assert_allclose(features[COLORS][i] ** 2, shares, atol=1e-12)
+        fractions = np.histogramdd(image.reshape(3, -1).T, bins=8, range=[(0, 256)] * 3)[0].ravel() / 64
+        np.testing.assert_allclose(features[COLORS][i] ** 2, fractions, atol=1e-12)
 
 
 def test_stains_are_those_that_scikit_image_separates() -> None:
@@ -33,11 +33,11 @@ def test_stains_are_those_that_scikit_image_separates() -> None:
     for i, image in enumerate(patches[:, 0].numpy()):
         # Its densities are of base 10 ** 6.
         densities = 6 * separate_stains(image.transpose(1, 2, 0), hed_from_rgb)
-        shares = np.zeros((2, 32))
+        fractions = np.zeros((2, 32))
         for stain in range(2):
             for density in densities[..., stain].ravel():
-                shares[stain, int(min(max(density / 0.05, 0), 31))] += 1 / 64
-        np.testing.assert_allclose(features[STAINS][i] ** 2, shares.ravel(), atol=1e-12)
+                fractions[stain, int(min(max(density / 0.05, 0), 31))] += 1 / 64
+        np.testing.assert_allclose(features[STAINS][i] ** 2, fractions.ravel(), atol=1e-12)
 
 
 @pytest.mark.parametrize(("stain", "step"), [((0.65, 0.70, 0.29), 10), ((0.07, 0.99, 0.11), 10)])

@@ -11,8 +11,8 @@ from histo_monai.finetuning.learners import LEARNERS
 from histo_monai.semisupervised import METHODS
 
 
-def _two(shares: np.ndarray) -> np.ndarray:
-    return np.column_stack([1 - shares, shares])
+def _two(probabilities: np.ndarray) -> np.ndarray:
+    return np.column_stack([1 - probabilities, probabilities])
 
 
 def test_of_two_classes_the_log_odds_are_averaged() -> None:

@@ -121,18 +121,18 @@ def covered(truth_at, num_labels, sizes, trials=200, patients=60, spread=0.2, nu
 
 @pytest.mark.parametrize("num_labels", [80, 200, 500])
 def test_intervals_cover_the_truth_within_the_sizes(num_labels):
-    share, _ = covered(lambda n: np.interp(np.log(n), np.log(SIZES), SCORES), num_labels, SIZES)
-    assert 0.9 <= share <= 0.99
+    coverage, _ = covered(lambda n: np.interp(np.log(n), np.log(SIZES), SCORES), num_labels, SIZES)
+    assert 0.9 <= coverage <= 0.99
 
 
 @pytest.mark.slow
 def test_intervals_cover_the_truth_beyond_the_sizes():
     sizes = np.array([60.0, 120, 240, 480, 960])
-    share, extrapolated = covered(
+    coverage, extrapolated = covered(
         lambda n: power(n, 0.95, 1.5, 0.4), 2000, sizes, patients=100, spread=0.1, num_replicates=200
     )
     assert extrapolated > 0.9
-    assert 0.9 <= share <= 0.99
+    assert 0.9 <= coverage <= 0.99
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ def influence_variance(labels, influence, groups):
 
 
 def softmax(logits):
-    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
+    probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
 
 
 def drawn(random, num_classes, num_groups, rows_per_group, skill=1.0):
@@ -45,7 +45,7 @@ def test_for_two_classes_the_difference_of_influences_has_the_z_of_delong():
     assert difference / variance**0.5 == pytest.approx(test.z, rel=1e-9)
 
 
-def placements_by_loops(labels, shares):
+def placements_by_loops(labels, probabilities):
     """The influence of each row before its class mean is taken off, by comparing all pairs of rows."""
     present = sorted(set(labels))
     sums = np.zeros(len(labels))
@@ -53,7 +53,8 @@ def placements_by_loops(labels, shares):
         positive, negative = np.flatnonzero(labels == k), np.flatnonzero(labels != k)
         for i in positive:
             for j in negative:
-                won = 1.0 if shares[i, k] > shares[j, k] else 0.5 if shares[i, k] == shares[j, k] else 0.0
+                own, other = probabilities[i, k], probabilities[j, k]
+                won = 1.0 if own > other else 0.5 if own == other else 0.0
                 weight = won / len(positive) / len(negative) / len(present)
                 sums[i] += weight
                 sums[j] += weight
@@ -61,17 +62,17 @@ def placements_by_loops(labels, shares):
 
 
 def test_influences_and_variance_equal_the_definition_over_all_pairs():
-    labels, shares, _ = drawn(np.random.default_rng(1), 3, 12, 4)
-    shares = np.round(shares, 1)  # With ties.
-    shares[:, 0] = 1 - shares[:, 1:].sum(axis=1)
-    keep = shares[:, 0] >= 0
-    labels, shares = labels[keep], shares[keep]
-    area = macro_auc_influence(labels, shares)
-    placed = placements_by_loops(labels, shares)
+    labels, probabilities, _ = drawn(np.random.default_rng(1), 3, 12, 4)
+    probabilities = np.round(probabilities, 1)  # With ties.
+    probabilities[:, 0] = 1 - probabilities[:, 1:].sum(axis=1)
+    keep = probabilities[:, 0] >= 0
+    labels, probabilities = labels[keep], probabilities[keep]
+    area = macro_auc_influence(labels, probabilities)
+    placed = placements_by_loops(labels, probabilities)
     of_class = [placed[labels == k] for k in range(3)]
     for k in range(3):
         np.testing.assert_allclose(area.influence[labels == k], of_class[k] - of_class[k].mean(), atol=1e-12)
-    assert area.value == pytest.approx(macro_auc(labels, shares))
+    assert area.value == pytest.approx(macro_auc(labels, probabilities))
     # A sum of independent means: n_c rows of class c, each with n_c times its influence.
     expected = sum(np.var(len(rows) * rows, ddof=1) / len(rows) for rows in of_class)
     assert influence_variance(labels, area.influence, np.arange(len(labels))) == pytest.approx(expected)
@@ -98,10 +99,10 @@ def obuchowski_by_loops(labels, scores, groups):
 
 
 def test_of_two_classes_in_clusters_the_variance_is_that_of_obuchowski():
-    labels, shares, groups = drawn(np.random.default_rng(2), 2, 9, 6)
+    labels, probabilities, groups = drawn(np.random.default_rng(2), 2, 9, 6)
     labels[groups == 3] = 1  # A cluster of one class only.
-    area = macro_auc_influence(labels, shares)
-    expected = obuchowski_by_loops(labels, shares[:, 1], groups)
+    area = macro_auc_influence(labels, probabilities)
+    expected = obuchowski_by_loops(labels, probabilities[:, 1], groups)
     assert influence_variance(labels, area.influence, groups) == pytest.approx(expected)
 
 
@@ -109,8 +110,8 @@ def test_the_clustered_variance_is_that_of_many_samples_and_the_unclustered_one_
     random = np.random.default_rng(3)
     values, clustered, plain = [], [], []
     for _ in range(300):
-        labels, shares, groups = drawn(random, 3, 25, 6)
-        area = macro_auc_influence(labels, shares)
+        labels, probabilities, groups = drawn(random, 3, 25, 6)
+        area = macro_auc_influence(labels, probabilities)
         values.append(area.value)
         clustered.append(influence_variance(labels, area.influence, groups))
         plain.append(influence_variance(labels, area.influence, np.arange(len(labels))))
@@ -141,11 +142,11 @@ def test_few_slides_with_tumor_of_unequal_sizes_do_not_make_differences():
 
 
 def test_equal_influences_have_no_variance_and_a_class_of_one_group_an_unknown_one():
-    labels, shares, groups = drawn(np.random.default_rng(4), 3, 6, 5)
-    area = macro_auc_influence(labels, shares)
+    labels, probabilities, groups = drawn(np.random.default_rng(4), 3, 6, 5)
+    area = macro_auc_influence(labels, probabilities)
     assert influence_variance(labels, area.influence - area.influence, groups) == 0.0
     labels[:] = np.where(groups == 0, 0, 1)
-    alone = macro_auc_influence(labels, shares)
+    alone = macro_auc_influence(labels, probabilities)
     assert np.isnan(influence_variance(labels, alone.influence, groups))
 
 

@@ -19,8 +19,8 @@ MOST_BY_CHANCE = 18  # Of 200 at a true rate of 5 %, exceeded once in 100 times.
 
 
 def softmax(logits):
-    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
+    probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
 
 
 def grouped_rows(random, num_groups, num_rows):
@@ -80,7 +80,7 @@ def shuffled(random, references, groups):
 
 
 def rates(draw, num_groups, num_seeds, shuffle=False, num_runs=NUM_RUNS, **means):
-    """Per metric: of all pairs the share with p < 0.05, and the verdicts of each run."""
+    """Per metric: the fraction of all pairs with p < 0.05, and the verdicts of each run."""
     raw, verdicts = defaultdict(list), defaultdict(list)
     for run in range(num_runs):
         random = np.random.default_rng([run, num_groups or 0, num_seeds])

@@ -104,9 +104,9 @@ def test_the_variance_of_replicates_is_the_sample_variance_of_equal_groups():
     random = np.random.default_rng(0)
     right = random.random((7, 40)) < random.random((7, 1))
     labels, groups = np.zeros(280, int), np.repeat(np.arange(7), 40)
-    shares = np.where(right.reshape(-1, 1), [[0.9, 0.1]], [[0.1, 0.9]])
+    probabilities = np.where(right.reshape(-1, 1), [[0.9, 0.1]], [[0.1, 0.9]])
     resampling = Resampling(280, groups, seed=0, num_replicates=8000)
-    drawn = metric_replicates(labels, shares, resampling)["accuracy"][1]
+    drawn = metric_replicates(labels, probabilities, resampling)["accuracy"][1]
     expected = right.mean(axis=1).var(ddof=1) / 7
     assert replicate_variance(drawn, 7) == pytest.approx(expected, rel=0.05)
 
@@ -123,13 +123,13 @@ def test_unequal_patients_count_as_fewer_and_the_test_holds_its_level():
     assert effective_groups(equal) == pytest.approx(8)
     assert effective_groups(unequal) == pytest.approx(75**2 / (40**2 + 7 * 25))
     random, result = np.random.default_rng(0), {"as eight": 0, "as fewer": 0}
-    shares = np.bincount(unequal) / len(unequal)
+    fractions = np.bincount(unequal) / len(unequal)
     resampling = Resampling(len(unequal), unequal, seed=0, num_replicates=300)
     counts = np.concatenate(list(resampling.blocks()), axis=1)
     for _ in range(1000):
         patients = random.normal(size=8)
-        value = patients @ shares
-        drawn = (patients * shares) @ counts / (shares @ counts)
+        value = patients @ fractions
+        drawn = (patients * fractions) @ counts / (fractions @ counts)
         for name, num_groups in (("as eight", 8.0), ("as fewer", effective_groups(unequal))):
             result[name] += seed_mean([value], replicate_variance(drawn, num_groups), num_groups).p < 0.05
     assert result["as fewer"] <= 60

@@ -24,13 +24,13 @@ def rows_of_replicates(resampling):
 @pytest.mark.parametrize("groups", [None, np.arange(60) // 7])
 def test_replicates_of_classes_are_the_metrics_of_the_resampled_rows(groups):
     random = np.random.default_rng(0)
-    labels, shares = random.integers(3, size=60), random.dirichlet(np.ones(3), size=60)
+    labels, probabilities = random.integers(3, size=60), random.dirichlet(np.ones(3), size=60)
     resampling = Resampling(60, groups, seed=1, num_replicates=40)
-    result = metric_replicates(labels, shares, resampling)
+    result = metric_replicates(labels, probabilities, resampling)
     assert tuple(result) == CLASSIFICATION
     for (value, replicates), metric in zip(result.values(), FUNCTIONS, strict=True):
-        assert value == pytest.approx(metric(labels, shares))
-        expected = [metric(labels[rows], shares[rows]) for rows in rows_of_replicates(resampling)]
+        assert value == pytest.approx(metric(labels, probabilities))
+        expected = [metric(labels[rows], probabilities[rows]) for rows in rows_of_replicates(resampling)]
         np.testing.assert_allclose(replicates, expected, rtol=1e-12)
 
 

@@ -22,7 +22,7 @@ LABELS = np.random.default_rng(0).integers(2, size=NUM)
 
 
 def _says(accuracy: float, seed: int) -> np.ndarray:
-    """Probabilities whose decision is right for just this share of the patches."""
+    """Probabilities whose decision is right for exactly this fraction of the patches."""
     right = np.zeros(NUM, bool)
     right[np.random.default_rng(seed).permutation(NUM)[: round(accuracy * NUM)]] = True
     decided = np.where(right, LABELS, 1 - LABELS)

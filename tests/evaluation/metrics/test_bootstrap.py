@@ -70,7 +70,7 @@ def test_each_group_is_drawn_as_often_as_chance_would():
     assert drawn.var() == pytest.approx(0.98, rel=0.02)
 
 
-def covering_shares(trials):
+def coverage_of_intervals(trials):
     """How often 95 % intervals of a mean cover 0 when rows of a patient resemble each other: by row, by patient."""
     random = np.random.default_rng(0)
     patient = np.repeat(np.arange(40), 12)
@@ -86,7 +86,7 @@ def covering_shares(trials):
 
 
 def test_resampling_patients_covers_the_truth_where_resampling_rows_does_not():
-    by_row, by_patient = covering_shares(300)
+    by_row, by_patient = coverage_of_intervals(300)
     assert by_row < 0.75
     assert 0.9 < by_patient < 0.98
 

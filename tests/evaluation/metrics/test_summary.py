@@ -17,31 +17,31 @@ from histo_monai.evaluation.metrics import (
 def classified(num_rows, num_classes, seed=0):
     random = np.random.default_rng(seed)
     labels = random.integers(num_classes, size=num_rows)
-    shares = random.dirichlet(np.ones(num_classes), size=num_rows)
-    shares[np.arange(num_rows), labels] += 0.3
-    return labels, shares / shares.sum(axis=1, keepdims=True)
+    probabilities = random.dirichlet(np.ones(num_classes), size=num_rows)
+    probabilities[np.arange(num_rows), labels] += 0.3
+    return labels, probabilities / probabilities.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("num_groups", [6, None])
 def test_classification_estimates_equal_a_bootstrap_of_each_point_value(num_groups):
-    labels, shares = classified(90, 3)
-    shares = np.round(shares, 2)  # Ties between scores.
-    shares /= shares.sum(axis=1, keepdims=True)
+    labels, probabilities = classified(90, 3)
+    probabilities = np.round(probabilities, 2)  # Ties between scores.
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
     groups = None if num_groups is None else np.random.default_rng(1).integers(num_groups, size=90)
-    estimates = classification_estimates(labels, shares, groups, seed=3, num_replicates=40)
+    estimates = classification_estimates(labels, probabilities, groups, seed=3, num_replicates=40)
     for name in ("accuracy", "mean_one_versus_rest_accuracy", "weighted_f1", "macro_auc", "brier"):
         statistic = metrics.brier_score if name == "brier" else getattr(metrics, name)
-        expected = grouped_bootstrap(statistic, (labels, shares), groups, seed=3, num_replicates=40)
+        expected = grouped_bootstrap(statistic, (labels, probabilities), groups, seed=3, num_replicates=40)
         assert estimates[name].as_dict() == expected.as_dict(), name
 
 
 def test_the_interval_of_the_calibration_error_holds_its_value_and_has_the_width_of_the_replicates():
     random = np.random.default_rng(0)
-    shares = random.dirichlet(np.ones(2), size=400)
-    labels = (random.random(400) < shares[:, 1]).astype(int)
-    ece = classification_estimates(labels, shares, None, seed=0, num_replicates=300)["ece"]
+    probabilities = random.dirichlet(np.ones(2), size=400)
+    labels = (random.random(400) < probabilities[:, 1]).astype(int)
+    ece = classification_estimates(labels, probabilities, None, seed=0, num_replicates=300)["ece"]
     plain = grouped_bootstrap(
-        metrics.expected_calibration_error, (labels, shares), None, seed=0, num_replicates=300
+        metrics.expected_calibration_error, (labels, probabilities), None, seed=0, num_replicates=300
     )
     assert ece.value == pytest.approx(plain.value)
     # Resampling inflates it: the plain percentiles lie around a larger value than the one they belong to.
@@ -52,9 +52,9 @@ def test_the_interval_of_the_calibration_error_holds_its_value_and_has_the_width
 
 
 def test_few_groups_of_one_class_each_are_handled_without_a_warning():
-    labels, shares = classified(60, 2)
+    labels, probabilities = classified(60, 2)
     groups = np.where(labels == 0, "slide 1", "slide 2")
-    estimates = classification_estimates(labels, shares, groups, seed=0, num_replicates=50)
+    estimates = classification_estimates(labels, probabilities, groups, seed=0, num_replicates=50)
     assert estimates["macro_auc"].n == 2
     assert 0 < estimates["macro_auc"].value < 1
 

@@ -82,7 +82,7 @@ NO_SLIDES: dict[str, Callable[[], object]] = {
     "noise": _changed(lambda data: np.random.default_rng(0).bytes(len(data))),
     "noise after the header": _changed(lambda data: data[:8] + np.random.default_rng(0).bytes(len(data))),
     "text": _changed(lambda data: b"slide_id,path\n" * 1000),
-    "a page that says 404": _changed(lambda data: b"<!DOCTYPE html><title>404 Not Found</title>" * 50),
+    "a page with the title 404": _changed(lambda data: b"<!DOCTYPE html><title>404 Not Found</title>" * 50),
     "a PNG": lambda: (write_image(OWN / "x.png", side_px=256), os.replace(OWN / "x.png", VICTIM)),
     "a JPEG": lambda: (write_image(OWN / "x.jpg", side_px=256), os.replace(OWN / "x.jpg", VICTIM)),
     "a zip": _instead(_zip),

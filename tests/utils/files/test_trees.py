@@ -101,12 +101,12 @@ def test_sixteen_bits_are_refused(tmp_path: Path, write_image: WriteImage) -> No
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif", "jpg"])
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.9])
+@pytest.mark.parametrize("fraction", [0.0, 0.2, 0.9])
 def test_a_truncated_image_is_one_line_and_nothing_else_on_the_terminal(
-    tmp_path: Path, write_image: WriteImage, capfd: pytest.CaptureFixture[str], suffix: str, share: float
+    tmp_path: Path, write_image: WriteImage, capfd: pytest.CaptureFixture[str], suffix: str, fraction: float
 ) -> None:
     path = write_image(tmp_path / f"x.{suffix}", pixels=np.arange(4800, dtype=np.uint8).reshape(40, 40, 3))
-    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * fraction)])
     with pytest.raises(ValueError, match=rf"x\.{suffix}: damaged, or no image") as caught:
         read_image(path)
     assert "\n" not in str(caught.value)

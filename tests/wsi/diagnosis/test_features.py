@@ -19,10 +19,10 @@ def features_of(raster: NDArray, stride_um: float = 50.0, tissue: NDArray | None
     height, width = raster.shape
     grid = Grid(stride_um, 0.5, (round(height * stride_um / 0.5), round(width * stride_um / 0.5)))
     seen = ~np.isnan(raster)
-    shares = np.ones(raster.shape) if tissue is None else tissue
+    tissue_fractions = np.ones(raster.shape) if tissue is None else tissue
     values = {"student": raster[seen].astype(np.float32)}
     return slide_features(
-        Heatmap(grid, np.argwhere(seen), shares[seen].astype(np.float32), values), "student"
+        Heatmap(grid, np.argwhere(seen), tissue_fractions[seen].astype(np.float32), values), "student"
     )
 
 

@@ -82,10 +82,10 @@ def test_it_finds_the_patches_that_matter_from_labels_of_slides_alone(write: Wri
     # At 3e-3 and 1e-2 the attention of one dataset in six ends on other patches, with 20 slides to learn from.
     settings = replace(SETTINGS, epochs=40, lr=1e-2, weight_decay=0.3)
     found = _fit(_slides(write(bags), labels), settings=settings)
-    shares = found.probabilities["attention"]
-    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
-    assert auc(labels[:-NUM_TESTED], shares[:-NUM_TESTED, 1]).value > 0.95
-    assert auc(labels[-NUM_TESTED:], shares[-NUM_TESTED:, 1]).value > 0.95
+    probabilities = found.probabilities["attention"]
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
+    assert auc(labels[:-NUM_TESTED], probabilities[:-NUM_TESTED, 1]).value > 0.95
+    assert auc(labels[-NUM_TESTED:], probabilities[-NUM_TESTED:, 1]).value > 0.95
     in_lesions = [auc(lesions[i], found.weights[i]).value for i in range(NUM_SLIDES) if labels[i]]
     assert np.mean(in_lesions) > 0.95
     assert set(found.networks) == {0, 1, 2}
@@ -101,8 +101,8 @@ def test_labels_that_mean_nothing_teach_nothing(write: Write) -> None:
         shuffled = np.random.default_rng(seed).permutation(labels)
         found = _fit(_slides(paths, shuffled), seed)
         areas += [
-            auc(shuffled[:-NUM_TESTED], shares[:-NUM_TESTED, 1]).value
-            for shares in found.probabilities.values()
+            auc(shuffled[:-NUM_TESTED], probabilities[:-NUM_TESTED, 1]).value
+            for probabilities in found.probabilities.values()
         ]
     assert 0.3 < np.mean(areas) < 0.62
 
@@ -115,8 +115,8 @@ def test_a_slides_own_label_never_bears_on_what_it_is_taken_for(slide: int, writ
     turned = labels.copy()
     turned[slide] = 1 - turned[slide]
     after = _fit(_slides(paths, turned))
-    for model, shares in before.probabilities.items():
-        np.testing.assert_array_equal(shares[slide], after.probabilities[model][slide])
+    for model, probabilities in before.probabilities.items():
+        np.testing.assert_array_equal(probabilities[slide], after.probabilities[model][slide])
     np.testing.assert_array_equal(before.weights[slide], after.weights[slide])
     others = before.probabilities["attention"] != after.probabilities["attention"]
     assert others.any()
@@ -153,8 +153,8 @@ def test_a_killed_run_goes_on_after_its_last_fold_and_ends_in_the_same(
     again = fit("a")
     assert len(taught) == 4  # two, the one that was killed, and that again
     whole = _fit(slides)
-    for model, shares in whole.probabilities.items():
-        np.testing.assert_array_equal(shares, again.probabilities[model])
+    for model, probabilities in whole.probabilities.items():
+        np.testing.assert_array_equal(probabilities, again.probabilities[model])
     assert list(whole.curves) == list(again.curves)
     taught.clear()
     taught.extend(range(9))
@@ -180,9 +180,9 @@ def test_a_slide_without_tissue_is_taken_for_what_most_are(write: Write) -> None
     bags[-1] = bags[-1][:0]
     found = _fit(_slides(write(bags), labels))
     known = labels[:-NUM_TESTED]
-    for shares in found.probabilities.values():
-        np.testing.assert_allclose(shares[-1], [np.mean(known == 0), np.mean(known == 1)])
-        assert np.isfinite(shares).all()
+    for probabilities in found.probabilities.values():
+        np.testing.assert_allclose(probabilities[-1], [np.mean(known == 0), np.mean(known == 1)])
+        assert np.isfinite(probabilities).all()
     assert len(found.weights[-1]) == 0
 
 

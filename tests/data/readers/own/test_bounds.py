@@ -52,7 +52,7 @@ def _patches(folder: Path, mpp: float = DRAWING.mpp) -> LabeledDataset:
     )
 
 
-def _tumor_shares(rows: pd.DataFrame, drawing: Drawing) -> np.ndarray:
+def _tumor_fractions(rows: pd.DataFrame, drawing: Drawing) -> np.ndarray:
     """Part of each square that shows the tumor's color."""
     with open_slide(rows["path"].iloc[0]) as slide:
         boxes = [
@@ -88,7 +88,7 @@ def test_squares_of_an_outlined_tumor_lie_on_tumor(
     (folder / "slides.csv").write_text(f"slide_id,path,annotation_origin\na,a.scn,{stated}\n")
     table = _patches(folder).table
     assert len(table) == 48
-    assert _tumor_shares(table, DRAWING).min() > 0.85
+    assert _tumor_fractions(table, DRAWING).min() > 0.85
     slides, _ = own.whole_slides(folder)
     assert slides["annotation_origin"].tolist() == [stated]
 
@@ -102,7 +102,7 @@ def test_rows_of_patches_csv_count_from_the_canvas_unless_they_say_bounds(
     (folder / "patches.csv").write_text("slide_id,y,x,mpp,label,origin\n" + "\n".join(rows) + "\n")
     table = _patches(folder).table
     assert table[["y", "x"]].to_numpy().tolist() == [[1100, 1450], [1100, 1450]]
-    assert (_tumor_shares(table, DRAWING) == 1).all()
+    assert (_tumor_fractions(table, DRAWING) == 1).all()
 
 
 def test_a_row_outside_names_its_place_and_the_bounds(folder: Path) -> None:
@@ -156,7 +156,7 @@ def test_slides_drawn_at_random_are_read_labeled_and_mapped_where_they_are(tmp_p
     for name, (drawing, path) in drawings.items():
         squares = table[table["slide_id"] == name]
         assert len(squares) >= 1
-        assert _tumor_shares(squares, drawing).min() > 0.85, name
+        assert _tumor_fractions(squares, drawing).min() > 0.85, name
         _check_patches(path, drawing, random)
         _check_map(path, drawing, tmp_path / f"{name}.map.geojson")
 
