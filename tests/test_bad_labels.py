@@ -175,7 +175,7 @@ def test_an_alpha_that_leaves_a_class_without_a_label_is_one_line_before_trainin
     assert not Path("data/models/random-0-0").exists()
 
 
-def test_stages_out_of_order_say_what_is_missing(
+def test_stages_out_of_order_state_what_is_missing(
     raw: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = raw("own", alpha=1.0, pretraining_methods=["random"])

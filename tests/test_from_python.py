@@ -131,7 +131,7 @@ def test_keys_of_one_sample_are_drawn_alike() -> None:
         (torch.zeros(3, 8, 9, dtype=torch.uint8), "square patches expected, got 8 × 9 px"),
     ],
 )
-def test_an_image_of_another_kind_is_told_at_once(image: Any, message: str) -> None:
+def test_an_image_of_another_kind_is_refused_at_once(image: Any, message: str) -> None:
     for policy in (SupervisedAugmentation(32), ContrastiveViews(32)):
         with pytest.raises(ValueError, match=message):
             policy(image)

@@ -188,7 +188,7 @@ def test_a_resolution_finer_than_the_slides_is_refused(
     assert "0.25 µm/px" in line
 
 
-def test_a_missing_corpus_says_where_to_put_it(
+def test_the_error_for_a_missing_corpus_states_its_folder(
     project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = project()
@@ -289,7 +289,7 @@ def test_two_runs_of_one_seed_with_0_and_2_workers_give_identical_bytes(
     assert encoders[0] == encoders[1]
 
 
-def test_a_model_says_what_it_is(project: Callable[..., Path]) -> None:
+def test_a_model_describes_itself(project: Callable[..., Path]) -> None:
     here = project()
     _good_corpus(here)
     assert main(["index"]) == 0
@@ -345,7 +345,7 @@ def test_the_command_of_a_stranger_in_an_empty_folder(tmp_path: Path) -> None:
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", None),
     ],
 )
-def test_an_error_of_another_process_is_told_if_the_input_caused_it(
+def test_an_error_of_another_process_is_reported_if_the_input_caused_it(
     last_line: str, message: str | None
 ) -> None:
     text = "Caught X in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"

@@ -24,7 +24,7 @@ SLIDES = [
 
 @pytest.mark.slow
 @pytest.mark.learns
-def test_rsp_learns_scale_that_holds_for_tissues_never_seen(
+def test_rsp_learns_scale_that_holds_for_tissues_outside_training(
     root: Path, real_slides: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = yaml.safe_load((root / "params.yaml").read_text())

@@ -67,7 +67,7 @@ def test_a_failed_experiment_is_named_and_notes_among_the_curves_are_not_lost(
     assert "experiment=focal-bice excluded" in caplog.text
 
 
-def test_without_an_experiment_the_error_says_how_to_run_one(
+def test_without_an_experiment_the_error_states_how_to_run_one(
     tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     list_experiments(monkeypatch)

@@ -136,7 +136,7 @@ def test_a_law_is_drawn_to_where_an_answer_is_read_off_it(pages: dict[str, Path]
         assert read == pytest.approx(row.value, abs=2e-3)
 
 
-def test_with_one_number_of_labels_the_page_says_that_there_is_no_curve(pages: dict[str, Path]) -> None:
+def test_with_one_number_of_labels_the_page_states_that_there_is_no_curve(pages: dict[str, Path]) -> None:
     sentences = _lead(pages[ONE])
     assert sentences[0].startswith("Labels saved are unknown: random fine-tuned")
     assert "run only with 60 labels (10 % of all)" in sentences[0]
@@ -195,7 +195,7 @@ def test_the_ratios_are_sorted_with_the_keyboard(browser: Any, pages: dict[str, 
         assert len(column) == len(pd.read_csv(pages[SEVERAL] / "labels_saved.csv"))
 
 
-def test_without_the_libraries_the_page_says_how_to_get_them(
+def test_without_the_libraries_the_page_states_how_to_install_them(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("histo_monai.pipeline.commands.curves.found", lambda: None)

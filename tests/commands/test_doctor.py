@@ -141,7 +141,7 @@ def test_a_file_of_weights_that_is_missing_or_of_another_kind_fails_with_the_rem
     assert line.endswith("put the file of encoder.weights there, or set it to null")
 
 
-def test_without_a_file_of_weights_there_is_nothing_to_say(params: Params) -> None:
+def test_without_a_file_of_weights_there_is_nothing_to_report(params: Params) -> None:
     assert params.encoder.weights is None
     assert list(pipeline.weights_file(params)) == []
 
@@ -228,7 +228,7 @@ def test_params_that_no_stage_would_take_fail_with_the_line_of_the_stage(project
     assert "missing key" in finding.message
 
 
-def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_told(
+def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_reported(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HISTO_MONAI_WORKERS", "two")
@@ -249,7 +249,7 @@ def test_an_environment_variable_that_means_nothing_fails_and_an_unknown_one_is_
         ("flags\t\t: avx512_bf16", "half", None, ""),
     ],
 )
-def test_a_processor_that_computes_bfloat16_is_told_of_and_one_that_does_not_where_it_is_asked_to(
+def test_a_processor_with_bfloat16_is_reported_and_one_without_where_it_is_requested(
     words: str, asked: str, status: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{words}\n")

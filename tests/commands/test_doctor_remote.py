@@ -69,7 +69,7 @@ def test_a_remote_that_answers_passes_and_one_that_does_not_is_named(project: Pa
     assert "answers" in _only(default_remote(None), "PASS").message
 
 
-def test_a_remote_that_this_dvc_cannot_speak_to_is_said_with_what_to_install(
+def test_a_remote_that_this_dvc_does_not_support_is_reported_with_what_to_install(
     project: Path, s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec

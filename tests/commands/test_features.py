@@ -117,7 +117,7 @@ def test_no_file_of_a_user_is_written_over(folder: Path, capsys: pytest.CaptureF
         (("--model", "a.tif"), "a.json"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(
+def test_wrong_arguments_are_refused_in_a_line(
     arguments: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _features("a.tif", *arguments) == 1
@@ -125,7 +125,9 @@ def test_what_cannot_be_is_told_in_a_line(
     assert not (folder / "out").exists()
 
 
-def test_without_a_slide_it_says_how_to_name_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_slide_the_error_states_how_to_name_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         _features()
     assert "no slides. Fix: give slide files" in _last(capsys)

@@ -148,7 +148,7 @@ def test_two_tabs_lose_no_answer_and_new_classes_stay(page_file: Path, browser: 
     context.close()
 
 
-def test_a_browser_that_keeps_nothing_says_so(page_file: Path, browser: Any) -> None:
+def test_a_browser_without_storage_is_reported(page_file: Path, browser: Any) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.add_init_script("Storage.prototype.setItem = () => { throw new Error('full'); }")

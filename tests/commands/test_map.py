@@ -257,7 +257,7 @@ def _another_model(folder: Path) -> list[str]:
     return []
 
 
-def test_a_map_that_was_made_from_something_else_is_made_again_and_the_log_says_so(
+def test_a_map_of_other_inputs_is_made_again_and_the_log_states_it(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

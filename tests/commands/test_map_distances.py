@@ -90,7 +90,7 @@ def test_a_mapped_slide_is_skipped_and_a_lost_picture_drawn_again(folder: Path) 
     assert all(after[name] == before[name] for name in before if not name.endswith(".json"))
 
 
-def test_a_model_without_labeled_patches_maps_as_before_and_says_so_once(
+def test_a_model_without_labeled_patches_maps_as_before_and_is_reported_once(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

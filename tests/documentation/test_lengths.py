@@ -11,7 +11,8 @@ from tests.documentation.pages import user_pages
 
 MAX_WORDS, MAX_WORDS_README, MAX_WORDS_SENTENCE, MEDIAN_WORDS_SENTENCE = 20_000, 600, 40, 18
 PRIVATE = ("cohorts?", "draws?", "foresight", "house", "luck", "remarks?", "told")
-"""The field says: simulated dataset, random subset, preflight check, module, run-to-run variation, warning, stated."""
+"""The field: simulated dataset, random subset, preflight check, module, run-to-run variation, warning, stated."""
+PRIVATE_IN_CODE = ("cohorts?", "foresight", "luck", "remarks?", "says", "told")
 
 
 def _without_code(page: str) -> str:
@@ -65,3 +66,12 @@ def test_pages_use_the_words_of_the_field(root: Path) -> None:
     for path in [root / "README.md", *user_pages(root)]:
         found = re.findall(rf"\b(?:{'|'.join(PRIVATE)})\b", _without_code(path.read_text(encoding="utf-8")))
         assert not found, path.name
+
+
+def test_the_package_uses_the_words_of_the_field(root: Path) -> None:
+    found = {
+        str(path.relative_to(root)): words
+        for path in sorted((root / "histo_monai").rglob("*.py"))
+        if (words := re.findall(rf"(?i)(?<![a-z])(?:{'|'.join(PRIVATE_IN_CODE)})(?![a-z])", path.read_text()))
+    }
+    assert not found

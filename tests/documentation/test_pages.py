@@ -63,11 +63,11 @@ def test_ranges_and_values_of_params_are_those_of_the_code_and_of_the_files() ->
         (Range(0.0, exclusive_low=True), float, "> 0"),
     ],
 )
-def test_a_range_is_told_in_words(rule: Range, kind: type, words: str) -> None:
+def test_a_range_is_stated_in_words(rule: Range, kind: type, words: str) -> None:
     assert params_page._range(rule, kind) == words
 
 
-def test_the_page_of_commands_is_what_the_parser_says() -> None:
+def test_the_page_of_commands_is_the_help_of_the_parser() -> None:
     assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.page(), "run `make docs`"
 
 

@@ -65,7 +65,7 @@ def test_no_page_asks_another_host_for_anything(site: Path) -> None:
         ), path
 
 
-def test_the_api_has_the_public_names_with_what_their_docstrings_say(site: Path) -> None:
+def test_the_api_has_the_public_names_with_their_docstrings(site: Path) -> None:
     for page, name in (
         ("slides", "histo_monai.slides.open_slide"),
         ("evaluation.metrics", "histo_monai.evaluation.metrics.delong_test"),

@@ -111,7 +111,7 @@ def test_a_choice_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_choice(tmp_path / "choice.json") == content
 
 
-def test_a_choice_without_held_out_labels_says_why(tmp_path: Path) -> None:
+def test_a_choice_without_held_out_labels_states_the_reason(tmp_path: Path) -> None:
     content = Choice("finetuned", "", None, "one patient").as_dict()
     (tmp_path / "choice.json").write_text(json.dumps(content))
     assert read_choice(tmp_path / "choice.json") == {"chosen": "finetuned", "why": "one patient"}

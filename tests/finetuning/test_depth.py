@@ -20,7 +20,7 @@ TaskBuilder = Callable[..., WaveTask]
 
 
 @pytest.mark.parametrize("scores", [False, True])
-def test_the_stages_that_are_kept_are_those_of_the_best_linear_model(
+def test_the_selected_stages_are_those_of_the_best_linear_model(
     wave_task: TaskBuilder, scores: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where all ends but one give noise, that one is chosen; where all do but the whole, all is kept."""

@@ -148,7 +148,7 @@ def _ring(num: int = 120) -> tuple[np.ndarray, np.ndarray]:
     return points, (np.linalg.norm(points, axis=1) > 1.1).astype(int)
 
 
-def test_the_features_that_tell_and_the_learner_that_sees_it_are_chosen() -> None:
+def test_the_informative_features_and_the_suitable_learner_are_chosen() -> None:
     points, labels = _ring()
     noise = np.random.default_rng(2).normal(size=points.shape)
     groups = np.array([f"patch {i}" for i in range(len(labels))], object)
@@ -248,7 +248,7 @@ def test_scores_are_regressed_and_stay_on_their_scale(learner: str) -> None:
     assert np.corrcoef(predictions[:, 0], scores)[0, 1] > 0.7
 
 
-def test_what_color_tells_is_learned_and_what_it_does_not_is_not() -> None:
+def test_what_color_predicts_is_learned_and_what_it_does_not_is_not() -> None:
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(400, 3)), rng.integers(0, 3, 400)
     groups = np.array([f"patch {i}" for i in range(300)], object)

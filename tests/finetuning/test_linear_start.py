@@ -63,7 +63,7 @@ def test_labels_of_one_class_leave_the_layer_as_it_is(wave_task: TaskBuilder) ->
     assert torch.equal(model.head.linear.weight, before)
 
 
-def test_the_layers_below_see_by_the_statistics_of_plain_patches(wave_task: TaskBuilder) -> None:
+def test_the_layers_below_use_the_statistics_of_unaugmented_patches(wave_task: TaskBuilder) -> None:
     task = wave_task(16)
     torch.manual_seed(0)
     model = TaskModel(build_encoder(), "linear", task.num_outputs)

@@ -46,7 +46,7 @@ def _finetune(model: TaskModel, task: WaveTask, **changes: Any) -> FinetuneResul
 @pytest.mark.slow
 @pytest.mark.learns
 @pytest.mark.parametrize("scores", [False, True])
-def test_finetuning_learns_what_can_be_seen(wave_task: TaskBuilder, scores: bool) -> None:
+def test_finetuning_learns_a_visible_class(wave_task: TaskBuilder, scores: bool) -> None:
     task = wave_task(48, scores)
     model = _model(task, "resnet18")
     _finetune(model, task, epochs=12, optimizer="adam", lr=1e-3)
@@ -58,7 +58,7 @@ def test_finetuning_learns_what_can_be_seen(wave_task: TaskBuilder, scores: bool
         assert float(task.objective.right(predictions, test.targets).mean()) > 0.9
 
 
-def test_the_kept_weights_are_those_of_the_best_epoch(wave_task: TaskBuilder) -> None:
+def test_the_selected_weights_are_those_of_the_best_epoch(wave_task: TaskBuilder) -> None:
     task = wave_task()
     result = _finetune(_model(task), task, epochs=4, lr=0.05)
     ranks = [
@@ -141,7 +141,7 @@ def test_statistics_taken_at_the_end_leave_the_weights_and_are_what_is_measured(
         assert torch.equal(value, settled.state_dict()[name]), name
 
 
-def test_the_model_kept_is_the_average_of_all_steps(
+def test_the_saved_model_is_the_average_of_all_steps(
     wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = wave_task(16)

@@ -128,7 +128,7 @@ def test_every_encoding_of_unicode_is_read(tmp_path: Path, encode: str) -> None:
 
 
 @pytest.mark.parametrize("case", READ)
-def test_odd_geojson_keeps_its_area_and_what_is_left_out_is_told(tmp_path: Path, case: str) -> None:
+def test_odd_geojson_keeps_its_area_and_what_is_left_out_is_reported(tmp_path: Path, case: str) -> None:
     content, area, messages = READ[case]
     path = tmp_path / "a.geojson"
     path.write_text(content)

@@ -23,7 +23,7 @@ ABOUT: dict[str, Any] = {
 }
 
 
-def test_a_card_tells_resolution_labels_stains_and_what_the_model_is_not_for() -> None:
+def test_a_card_states_resolution_labels_stains_and_what_the_model_is_not_for() -> None:
     facts = model_facts(ABOUT)
     assert facts["takes"] == "RGB patches of 64 px at 0.5 µm/px, 0..1"
     assert facts["labels"] == "60 of own (alpha 0.1)"
@@ -38,17 +38,17 @@ def test_a_card_tells_resolution_labels_stains_and_what_the_model_is_not_for() -
     ("method", "expected"),
     [("rsp", "rsp on slides of own (raw)"), ("random", "none"), ("pretrained", "none")],
 )
-def test_an_encoder_that_learned_from_no_slide_says_so(method: str, expected: str) -> None:
+def test_the_card_of_an_encoder_without_training_slides_states_it(method: str, expected: str) -> None:
     assert model_facts(ABOUT | {"method": method})["pretraining"] == expected
 
 
 @pytest.mark.parametrize("params", [{"stain_jitter": 0.0}, {}])
-def test_a_model_of_simulated_slides_has_seen_no_stain(params: dict[str, float]) -> None:
+def test_a_model_of_simulated_slides_has_no_training_stain(params: dict[str, float]) -> None:
     facts = model_facts(ABOUT | {"source": "phantom", "params": params})
     assert facts["stains used in training"] == "simulated H&E, no real slide"
 
 
-def test_weights_of_others_have_seen_stains_that_nobody_knows_here() -> None:
+def test_training_stains_of_published_weights_are_unknown() -> None:
     weights = {"sha256": "cd34", "license": "CC-BY-4.0"}
     encoder = {**ABOUT["encoder"], "weights": weights}
     facts = model_facts(ABOUT | {"source": "phantom", "encoder": encoder, "params": {}})

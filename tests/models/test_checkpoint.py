@@ -31,7 +31,7 @@ def test_bytes_are_a_function_of_the_tensors_alone(tmp_path: Path) -> None:
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "y.safetensors").read_bytes()
 
 
-def test_description_holds_the_digest_that_sha256sum_tells(tmp_path: Path) -> None:
+def test_description_holds_the_digest_of_sha256sum(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     save_model(path, {"a": torch.ones(2)}, {"kind": "test"})
     described = json.loads((tmp_path / "m.json").read_text())

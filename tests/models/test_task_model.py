@@ -61,7 +61,7 @@ def _write_encoder(path: Path, head: str, parts: dict[str, nn.Module]) -> None:
     save_model(path, state, {**ENCODER, "head": head})
 
 
-def test_all_that_pretraining_kept_is_loaded_and_only_that(tmp_path: Path) -> None:
+def test_all_that_pretraining_saved_is_loaded_and_only_that(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder, pair_mlp = build_encoder(), PairMLP(512)
     _write_encoder(tmp_path / "encoder.safetensors", "pair", {"encoder": encoder, "pair_mlp": pair_mlp})

@@ -32,7 +32,7 @@ def _baseline(rev: str, name: str | None, data: Any, *experiments: Any) -> dict[
 SUMMARY = {"test_accuracy": {"student": 0.9}}
 
 
-def test_those_that_ended_well_failed_and_wait_are_told_apart() -> None:
+def test_finished_failed_and_waiting_experiments_are_distinguished() -> None:
     experiments = listed(
         [
             _baseline("workspace", None, _data(0.1)),

@@ -175,7 +175,7 @@ def test_every_artifact_is_a_folder_with_a_whole_model(published: Published) -> 
         assert tensors[0].with_suffix(".json") in files, name
 
 
-def test_a_remote_that_does_not_answer_is_said_and_leaves_nothing(
+def test_a_remote_that_does_not_answer_is_reported_and_leaves_nothing(
     fresh: Path, published: Published, shell: Shell
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:

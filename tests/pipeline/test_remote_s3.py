@@ -220,7 +220,7 @@ def test_a_key_that_may_only_read_pulls_and_does_not_push(
     laboratory.run(f"dvc pull {STUDENT}/curves.csv", visitor, guest)
     assert md5(visitor / STUDENT / "curves.csv") == published.digests[f"{STUDENT}/curves.csv"]
     output = laboratory.run("dvc push own.txt", visitor, guest, fails=True)
-    _is_said_in_one_line("Access Denied", output, laboratory)
+    _is_reported_in_one_line("Access Denied", output, laboratory)
 
 
 @pytest.mark.parametrize(
@@ -230,17 +230,17 @@ def test_a_key_that_may_only_read_pulls_and_does_not_push(
         ("wrong secret", "Forbidden", "The request signature we calculated does not match"),
     ],
 )
-def test_without_credentials_or_with_wrong_ones_nothing_is_moved_and_one_line_says_why(
+def test_without_credentials_or_with_wrong_ones_nothing_is_moved_and_one_line_states_the_reason(
     kind: str, words: str, reason: str, visitor: Path, laboratory: Laboratory
 ) -> None:
     member = laboratory.store.member
     keys = {"none": None, "wrong secret": Key(member.name, "guessed")}
     output = laboratory.run("dvc push own.txt", visitor, keys[kind], fails=True)
-    _is_said_in_one_line(words, output, laboratory)
+    _is_reported_in_one_line(words, output, laboratory)
     digest = md5(visitor / "own.txt")
     assert not laboratory.objects.exists(f"laboratory/histo_monai/files/md5/{digest[:2]}/{digest[2:]}")
     output = laboratory.run(f"dvc pull {DESCRIPTION}", visitor, keys[kind], fails=True)
-    _is_said_in_one_line(words, output, laboratory)
+    _is_reported_in_one_line(words, output, laboratory)
     assert not (visitor / DESCRIPTION).exists()
     command = laboratory.typed("s3fs", ".ls(")
     assert reason in laboratory.run(command, visitor, keys[kind], fails=True).splitlines()[-1]
@@ -254,7 +254,7 @@ def test_without_credentials_or_with_wrong_ones_nothing_is_moved_and_one_line_sa
         ("endpointurl http://127.0.0.1:1", *["Could not connect to the endpoint URL"] * 2),
     ],
 )
-def test_a_bucket_that_is_not_there_and_a_server_that_does_not_answer_are_said(
+def test_a_missing_bucket_and_a_server_that_does_not_answer_are_reported(
     option: str, push: str, pull: str, visitor: Path, laboratory: Laboratory, shell: Shell
 ) -> None:
     member, usual = laboratory.store.member, f"endpointurl {laboratory.store.endpoint}"
@@ -262,13 +262,13 @@ def test_a_bucket_that_is_not_there_and_a_server_that_does_not_answer_are_said(
     for setting in (usual, option):
         shell(f"dvc remote modify --local elsewhere {setting}", visitor)
     output = laboratory.run("dvc push --remote elsewhere own.txt", visitor, member, fails=True)
-    _is_said_in_one_line(push, output, laboratory)
+    _is_reported_in_one_line(push, output, laboratory)
     output = laboratory.run(f"dvc pull --remote elsewhere {DESCRIPTION}", visitor, member, fails=True)
-    _is_said_in_one_line(pull, output, laboratory)
+    _is_reported_in_one_line(pull, output, laboratory)
     assert not (visitor / DESCRIPTION).exists()
 
 
-def _is_said_in_one_line(words: str, output: str, laboratory: Laboratory) -> None:
+def _is_reported_in_one_line(words: str, output: str, laboratory: Laboratory) -> None:
     """DVC says it once, the page has it in its table, and no secret is printed."""
     lines = [line for line in output.splitlines() if line.startswith("ERROR: ") and words in line]
     assert len(lines) == 1, output

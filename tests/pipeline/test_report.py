@@ -233,9 +233,7 @@ def test_a_second_page_keeps_the_tiles_and_is_the_same(
     assert {path: path.stat().st_ino for path in inodes} == inodes
 
 
-def test_a_part_that_is_missing_is_told(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_part_is_reported(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "project"
     shutil.copytree(project, copy)
     shutil.rmtree(copy / "data/check")

@@ -176,7 +176,7 @@ def test_losses_are_those_of_a_naive_loop_over_steps_and_samples() -> None:
     torch.testing.assert_close(queue.keys[order], expected)
 
 
-def test_the_first_step_has_nothing_to_tell_apart() -> None:
+def test_the_first_step_has_nothing_to_distinguish() -> None:
     _, losses = _train_some_steps(_moco(), 2)
     assert losses[0].tolist() == [0.0] * 4
     assert losses[1].min() > 0
@@ -202,7 +202,7 @@ def test_training_counts_the_keys_of_other_patches_and_validation_those_of_the_b
     assert distinct["accuracy"].tolist() == [1, 1, 1]
 
 
-def test_validation_sees_through_a_network_that_tells_only_old_keys_from_new() -> None:
+def test_validation_detects_a_network_that_only_separates_old_keys_from_new() -> None:
     moco = _moco()
     old, new = torch.eye(128)[:2]
     moco.network.enqueue(old.expand(8, -1), torch.arange(8))

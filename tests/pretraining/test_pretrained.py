@@ -79,6 +79,6 @@ def test_the_pair_mlp_of_published_rsp_weights_reaches_the_head(tmp_path: Path) 
     torch.testing.assert_close(model.head.pair_mlp(features, features), expected)
 
 
-def test_without_a_file_it_says_where_to_put_one() -> None:
+def test_without_a_file_the_error_states_where_to_put_one() -> None:
     with pytest.raises(ValueError, match=r"encoder\.weights.*data/weights"):
         Pretrained(start=EncoderStart(), **COMMON, settings=NONE)

@@ -133,7 +133,7 @@ def test_other_than_three_resolutions_are_refused() -> None:
         RSP(**{**ARGUMENTS, "mpps": (1.0, 2.0)})
 
 
-def test_picture_says_what_is_and_what_was_said() -> None:
+def test_the_picture_of_right_predictions_differs_from_the_picture_of_wrong_ones() -> None:
     rsp = RSP(**ARGUMENTS)
     task = rsp.validation_task(_patches(4), torch.arange(4))
     right = torch.eye(6).expand(4, -1, -1)

@@ -118,14 +118,14 @@ def _same(first: RSP, second: RSP) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.learns
-def test_it_learns_the_order_of_scales_that_are_plain_to_see() -> None:
+def test_it_learns_the_order_of_obvious_scales() -> None:
     rsp = _rsp(encoder="resnet18", epochs=8, batch_size=10)
     result = _pretrain(rsp)
     assert result.validation["accuracy"] > 0.6
     assert result.curves[0]["validation_loss"] > result.validation["loss"]
 
 
-def test_the_weights_kept_are_those_of_the_lowest_validation_loss(tmp_path: Path) -> None:
+def test_the_selected_weights_are_those_of_the_lowest_validation_loss(tmp_path: Path) -> None:
     rsp = _rsp(epochs=4, lr=0.05)
     result = _pretrain(rsp)
     losses = [row["validation_loss"] for row in result.curves]

@@ -126,7 +126,7 @@ def test_outlines_and_holes_are_drawn_on_the_edges_where_they_are():
     assert (shown[120, [98, 101, 349, 351]] < GRAY / 2).all()  # A dark rim on both sides.
 
 
-def test_the_scale_bar_is_as_long_as_it_says():
+def test_the_scale_bar_is_as_long_as_its_label():
     heatmap = _heatmap(Grid(50.0, 2.0, (400, 1000)), {(0, 0): 0.0})
     canvas = overlay(_gray(400, 1000), 2.0, heatmap, "rsp", regions=[], title="", quantity="cellularity")
     foot = canvas[layout((400, 1000), "").corner_yx[0] + 400 :]

@@ -46,7 +46,7 @@ def test_fine_tuned_rows_stand_above_those_with_consistency_and_the_best_is_bold
     assert report.startswith("# title\n\n- one seed\n")
 
 
-def test_which_method_is_better_than_the_supervised_baseline_is_said_in_words():
+def test_the_page_states_which_method_is_better_than_the_supervised_baseline():
     report = comparison_report("title", [split_table(["rsp-paper", "rsp-finetune"])], [])
     sentence = next(line for line in lines_of(report, "- **accuracy**"))
     assert sentence == "- **accuracy** — better: RSP fine-tuned, RSP + CR; not distinguishable: random + CR."
@@ -74,7 +74,7 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus():
     assert "-0.00" not in report
 
 
-def test_a_report_without_test_patches_says_so_in_its_title():
+def test_the_title_of_a_report_without_test_patches_states_it():
     report = comparison_report("title", [split_table(split="validation")], [])
     assert report.startswith("# title, validation only: no test patches\n")
 
@@ -88,13 +88,13 @@ def with_values(table, color, metric="accuracy"):
     ("color", "numbers"),
     [(0.9, "0.90 against 0.78"), (0.7804, "0.7804 against 0.7800"), (0.784, "0.784 against 0.780")],
 )
-def test_where_color_is_ahead_the_page_says_so_before_all_else(color, numbers):
+def test_where_color_is_ahead_the_page_states_it_first(color, numbers):
     report = comparison_report("title", [with_values(split_table(), color)], ["one seed"])
     sentence = f"**Color alone is better than every network: accuracy {numbers}.**"
     assert report.startswith(f"# title\n\n{sentence}\n\n- one seed\n")
 
 
-def test_where_color_is_not_ahead_the_page_says_nothing():
+def test_where_color_is_not_ahead_the_page_states_nothing():
     other_metric = with_values(split_table(), 0.99, "macro_auc")
     for tables in (
         [split_table()],

@@ -234,7 +234,7 @@ def _among_themselves(model: torch.nn.Module, views: torch.Tensor) -> torch.Tens
     return copy.deepcopy(model).train()(views)
 
 
-def test_the_mixed_teacher_aligns_sharpens_and_mixes_what_the_average_guesses() -> None:
+def test_the_mixed_teacher_aligns_sharpens_and_mixes_the_averages_predictions() -> None:
     method = _method("mixed_teacher")
     labeled_proportions, pseudo_label_proportions = [1 / K] * K, [1 / K] * K
     for step in (1, 2, 3):
@@ -332,7 +332,7 @@ def test_rankup_learns_order_as_fixmatch_does_and_aligns_scores_to_the_labels() 
     assert float(found["loss"]) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_neighbors_learn_guesses_of_classes() -> None:
+def test_neighbors_learn_pseudo_labels_of_classes() -> None:
     labeled, unlabeled = _logits(B, N)
     batch = _batch()
     assert batch.pseudo_labels is not None
@@ -360,7 +360,7 @@ def test_neighbors_learn_scores_as_they_are() -> None:
     assert float(found["loss"]) == pytest.approx(of_labeled + 0.7 * sum(apart) / N, rel=1e-5)
 
 
-def test_each_class_that_is_guessed_hard_is_drawn_equally_often_and_a_soft_one_is_not() -> None:
+def test_hard_pseudo_labels_of_each_class_are_drawn_equally_often_and_soft_ones_are_not() -> None:
     method = _method("spatial_neighbors")
     sure = torch.eye(K)[[0] * 90 + [1] * 9 + [2]]
     chances = method.sampling_probabilities(sure)
@@ -378,7 +378,7 @@ def test_each_class_that_is_guessed_hard_is_drawn_equally_often_and_a_soft_one_i
     ) == pytest.approx([0.2] * 5)
 
 
-def test_adabn_says_where_a_model_has_no_batch_norm(caplog: pytest.LogCaptureFixture) -> None:
+def test_adabn_reports_a_model_without_batch_norm(caplog: pytest.LogCaptureFixture) -> None:
     method, parts = METHODS["adabn"], {"objective": Classification(["a", "b", "c"]), "patch_px": SIDE}
     parts |= {"mpp": None, "n_aug": 2, "recipe": RECIPE, "settings": method.Settings()}
     method(model=TaskModel(build_encoder(), "linear", K), **parts)
@@ -448,7 +448,7 @@ def test_pseudo_labels_of_strong_views_of_other_images_would_be_noticed() -> Non
     ("name", "scores"),
     [(name, name in OF_SCORES) for name in SETTINGS] + [(name, True) for name in OF_BOTH],
 )
-def test_a_method_that_guesses_gives_a_guess_of_every_unlabeled_patch(name: str, scores: bool) -> None:
+def test_a_method_of_pseudo_labels_gives_one_for_every_unlabeled_patch(name: str, scores: bool) -> None:
     method, batch = _method(name, scores), _batch(scores)
     found = method.measure(method.outputs(method.views(batch)), batch)
     assert (PSEUDO_LABELS in found) == (PSEUDO_LABELS in method.measures) == (name != "supervised")
@@ -458,7 +458,7 @@ def test_a_method_that_guesses_gives_a_guess_of_every_unlabeled_patch(name: str,
         assert found[PSEUDO_LABELS].is_floating_point() == scores
 
 
-def test_guesses_are_what_the_unlabeled_loss_is_of() -> None:
+def test_pseudo_labels_are_the_targets_of_the_unlabeled_loss() -> None:
     """Truth: each method's own words for it, row by row."""
     batch = _batch()
     labeled, weak, strong = _logits(B, N, N, seed=1)

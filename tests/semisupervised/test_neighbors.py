@@ -97,7 +97,7 @@ def test_a_field_is_the_patch_and_the_eight_that_touch_it(
         torch.testing.assert_close(pseudo_label.double(), truth, rtol=1e-3, atol=1e-5)
 
 
-def test_neighbors_count_as_much_as_validation_patches_say() -> None:
+def test_neighbors_count_as_much_as_validation_patches_support() -> None:
     random = torch.Generator().manual_seed(0)
     targets = torch.randint(0, 3, (400,), generator=random)
     noise, truth = torch.randn(400, 3, generator=random).log_softmax(dim=1), torch.eye(3)[targets]

@@ -180,9 +180,7 @@ def test_shuffled_pairs_would_be_noticed(wave_task: TaskBuilder, monkeypatch: py
 
 
 @pytest.mark.parametrize("scores", [False, True])
-def test_with_lambda_zero_the_student_is_plain_finetuning_of_the_head(
-    wave_task: TaskBuilder, scores: bool
-) -> None:
+def test_with_lambda_zero_the_student_is_finetuning_of_the_head(wave_task: TaskBuilder, scores: bool) -> None:
     task = wave_task(scores=scores)
     method = _paper(task, weight=0.0)
     model = copy.deepcopy(method.model).eval()
@@ -226,7 +224,7 @@ def test_a_killed_training_goes_on_to_the_same_student(wave_task: TaskBuilder, t
     assert _equal(_state(whole.network), _state(resumed.network))
 
 
-def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
+def test_curves_and_tensorboard_hold_both_losses_and_the_pseudo_labels(
     wave_task: TaskBuilder, tmp_path: Path
 ) -> None:
     task = wave_task()
@@ -246,7 +244,7 @@ def test_curves_and_tensorboard_tell_of_both_losses_and_of_the_pseudo_labels(
     assert len(read_events(tmp_path / "events").Images("pictures/pairs")) == SCHEDULE.epochs
 
 
-def test_every_image_is_seen_in_every_epoch(wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_image_is_in_every_epoch(wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     task = wave_task()
     seen: dict[str, set[int]] = {"labeled": set(), "unlabeled": set()}
     step = StudentStep.__call__
@@ -280,7 +278,7 @@ def test_hidden_labels_are_those_that_are_known_and_not_given(wave_task: TaskBui
 
 
 @pytest.mark.parametrize("scores", [False, True])
-def test_the_student_is_the_same_whatever_the_hidden_labels_say(wave_task: TaskBuilder, scores: bool) -> None:
+def test_the_student_does_not_depend_on_the_hidden_labels(wave_task: TaskBuilder, scores: bool) -> None:
     task = wave_task(scores=scores)
     true = _hidden(task)
     wrong = dataclasses.replace(true, targets=torch.zeros_like(true.targets))
@@ -297,7 +295,7 @@ def test_the_student_is_the_same_whatever_the_hidden_labels_say(wave_task: TaskB
 
 
 @pytest.mark.parametrize("scores", [False, True])
-def test_guesses_are_held_against_the_labels_that_were_hidden(
+def test_pseudo_labels_are_compared_with_the_hidden_labels(
     wave_task: TaskBuilder, monkeypatch: pytest.MonkeyPatch, scores: bool
 ) -> None:
     """Truth: what the teacher says of each weak view, row by row, against the table."""
@@ -338,7 +336,7 @@ def test_guesses_are_held_against_the_labels_that_were_hidden(
             assert row[f"train_used_{name}"] == pytest.approx(np.mean(used), abs=1e-6)
 
 
-def test_a_run_whose_labels_are_all_given_has_nothing_to_hold_guesses_against(wave_task: TaskBuilder) -> None:
+def test_a_run_without_hidden_labels_has_no_measure_of_pseudo_labels(wave_task: TaskBuilder) -> None:
     task = wave_task()
     train = split_rows(task.patches, "train")
     hidden = HiddenLabels.of(train, train, task.classes)

@@ -243,7 +243,7 @@ def test_a_simulated_slides_annotation_gives_back_its_exact_mask(tmp_path: Path)
     assert mask.sum() * 16 == pytest.approx(exact, rel=2e-3)
 
 
-def test_regions_with_holes_are_filled_as_matplotlib_says_point_by_point() -> None:
+def test_regions_with_holes_are_filled_as_by_matplotlib_point_by_point() -> None:
     rng = np.random.default_rng(1)
     turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     star = np.stack([np.sin(turn), np.cos(turn)], axis=1) * rng.uniform(0.7, 1, (40, 1))

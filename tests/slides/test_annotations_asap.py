@@ -77,7 +77,7 @@ def test_points_alone_are_written_and_come_back(tmp_path: Path) -> None:
         ([Region(BOX, (HOLE,)), Region(HOLE + 0.5)], "region 2: it lies in a hole of region 1"),
     ],
 )
-def test_what_asap_cannot_say_is_refused_in_a_line_and_nothing_is_written(
+def test_what_asap_cannot_store_is_refused_in_a_line_and_nothing_is_written(
     tmp_path: Path, regions: list[Region], message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"a.xml.*{message}") as caught:

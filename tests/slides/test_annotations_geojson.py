@@ -185,7 +185,7 @@ def test_several_polygons_and_points_of_one_feature_share_its_class_and_children
     assert [(one.label, one.yx) for one in points] == [("Mitosis", (4, 3)), ("", (2, 1)), ("", (6, 5))]
 
 
-def test_lines_are_left_out_and_a_warning_says_how_many(
+def test_lines_are_left_out_and_a_warning_states_how_many(
     write: Callable[[Any], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     line = feature({"type": "LineString", "coordinates": [[0, 0], [1, 1]]})

@@ -100,9 +100,7 @@ shapes = st.builds(Region, outlines(places), st.lists(outlines(places), max_size
 
 @FEW
 @given(st.lists(shapes, max_size=4), st.tuples(st.integers(-3, 3), st.integers(-3, 3)))
-def test_pixels_are_inside_where_a_loop_over_edges_says_so(
-    some: list[Region], corner: tuple[int, int]
-) -> None:
+def test_pixels_are_inside_as_by_a_loop_over_edges(some: list[Region], corner: tuple[int, int]) -> None:
     mask = rasterize_regions(some, downsample=1, shape=(7, 8), corner_yx=corner)
     each = rasterize_each(
         some, downsample=1, shape=(7, 8), corners_yx=np.tile(np.array(corner, float), (len(some), 1))
@@ -173,7 +171,7 @@ def test_an_outline_has_an_area_where_pixels_see_one(some: list[tuple[float, flo
         ([(0, 0), (0, 1e5), (0.001, 5e4)], True),  # a needle
     ],
 )
-def test_what_has_an_area_is_told_from_what_has_none(
+def test_outlines_with_and_without_an_area_are_distinguished(
     outline: list[tuple[float, float]], has_area: bool
 ) -> None:
     points_yx = np.array(outline, float).reshape(-1, 2)

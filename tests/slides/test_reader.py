@@ -231,7 +231,7 @@ def test_a_file_cut_off_anywhere_is_an_error_and_never_pixels(write_slide, noise
         assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_slide_is_one_line_that_says_so(tmp_path):
+def test_the_error_for_a_file_that_is_no_slide_is_one_line(tmp_path):
     (tmp_path / "empty.tif").touch()
     (tmp_path / "text.svs").write_text("not a slide at all\n" * 20)
     Image.new("RGB", (64, 64)).save(tmp_path / "plain.tif")
@@ -252,14 +252,14 @@ def test_what_is_no_slide_is_one_line_that_says_so(tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_the_log_says_why_openslide_reads_a_slide(write_slide, noise, caplog, monkeypatch):
+def test_the_log_states_why_openslide_reads_a_slide(write_slide, noise, caplog, monkeypatch):
     monkeypatch.setattr(reader, "why_not_cucim", lambda path, pages: "because")
     with caplog.at_level(logging.INFO, logger="histo_monai.slides"):
         open_slide(write_slide(noise)).close()
     assert any("slide.tif" in text and "because" in text for text in caplog.messages)
 
 
-def test_without_cucim_openslide_reads_and_the_log_says_why(write_slide, noise, caplog, monkeypatch):
+def test_without_cucim_openslide_reads_and_the_log_states_why(write_slide, noise, caplog, monkeypatch):
     monkeypatch.setitem(sys.modules, "cucim.clara", None)
     with caplog.at_level(logging.INFO, logger="histo_monai.slides"), open_slide(write_slide(noise)) as slide:
         assert slide.backend == "openslide"

@@ -35,7 +35,7 @@ def test_a_slide_without_resolution_is_an_error_that_names_it_and_the_manifest_c
         assert slide.mpp == 0.25
 
 
-def test_inches_and_centimeters_are_told_apart(write_slide, noise):
+def test_inches_and_centimeters_are_distinguished(write_slide, noise):
     inch = write_slide(
         noise, (1,), mpp=None, resolution=(50_800, 50_800), resolutionunit="INCH", name="a.tif"
     )

@@ -41,7 +41,7 @@ def test_the_tables_agree_with_tifffile(tmp_path, noise, bigtiff, byteorder):
 
 
 @pytest.mark.parametrize("num_bytes", [3, 6, 60, 2000])
-def test_a_tiff_cut_off_in_its_tables_says_truncated(write_slide, noise, num_bytes):
+def test_a_tiff_cut_off_in_its_tables_is_reported_as_truncated(write_slide, noise, num_bytes):
     path = write_slide(noise)
     path.write_bytes(path.read_bytes()[:num_bytes])
     with pytest.raises(SlideError, match="truncated"):

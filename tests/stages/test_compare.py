@@ -217,7 +217,7 @@ def test_the_better_method_is_called_better_and_the_summary_counts_it(project: P
     assert {name: count for name, count in summary["verdicts"].items() if count} == counts.to_dict()
 
 
-def test_one_seed_is_said_to_be_one_and_scores_have_both_raters(project: Project) -> None:
+def test_one_seed_is_reported_as_one_and_scores_have_both_raters(project: Project) -> None:
     folder = project(scores=True)
     assert main(["compare"]) == 0
     table = pd.read_csv(folder / "data/comparison/table.csv")
@@ -300,7 +300,7 @@ def test_predictions_of_an_older_version_are_refused(
     )
 
 
-def test_a_missing_run_and_other_patches_are_told_in_one_line(
+def test_a_missing_run_and_other_patches_are_reported_in_one_line(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = project(seeds=(0, 1))

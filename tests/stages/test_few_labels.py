@@ -57,7 +57,7 @@ def _json(path: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_every_folder_holds_what_the_data_page_says(project: Path) -> None:
+def test_every_folder_holds_what_the_data_page_lists(project: Path) -> None:
     model = {"model.safetensors", "model.json", "curves.csv", "metrics.json", "summary.json"}
     run = Run("random", 0, 0, "paper")
     assert {path.name for path in (project / run.finetuned).iterdir()} == model | {"answers.png", "folds"}

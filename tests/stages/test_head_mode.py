@@ -93,7 +93,7 @@ def test_no_patch_is_encoded(fitted: tuple[Path, list[int]]) -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_the_network_predicts_what_the_table_says() -> None:
+def test_the_network_predicts_what_the_table_states() -> None:
     rows = read_patches(Path("data/index/patches.csv"))
     predictions = pd.read_csv("data/evaluation/random-0-supervised-0/predictions.csv")
     tested = predictions[predictions["split"] == "test"].set_index("patch_id")
@@ -135,7 +135,7 @@ def test_a_model_of_a_fold_predicts_the_patches_that_it_did_not_learn_from() -> 
 
 
 @pytest.mark.usefixtures("project")
-def test_the_description_says_which_heads_and_whether_pseudo_labels_helped() -> None:
+def test_the_description_states_the_heads_and_whether_pseudo_labels_helped() -> None:
     description = load_model(MODEL)[1]
     parts = description["selection"]["parts"]
     assert {part["head"] for part in parts} == {"class_means", "logistic", "neighbors", "discriminant"}

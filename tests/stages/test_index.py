@@ -139,7 +139,7 @@ def test_slides_without_labels_can_be_pretrained_on(project: Callable[..., Path]
     assert "patches.csv: not found; fine-tuning and evaluation need labels" in metrics["warnings"][0]
 
 
-def test_a_missing_dataset_says_where_to_put_it(
+def test_the_error_for_a_missing_dataset_states_its_folder(
     project: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     project(dataset="kather")
@@ -350,9 +350,7 @@ def test_a_table_of_slides_that_cannot_be_used_is_one_line(
     assert message in _refused(capfd)
 
 
-def test_a_slide_that_is_not_what_its_sha256_says_is_one_line(
-    dataset: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slide_whose_sha256_differs_is_one_line(dataset: Path, capfd: pytest.CaptureFixture[str]) -> None:
     digests = [hashlib.sha256((dataset / f"{i}.tif").read_bytes()).hexdigest() for i in range(4)]
     head, *rows = (dataset / "slides.csv").read_text().splitlines()
     lines = [f"{head},sha256", *(f"{row},{digest}" for row, digest in zip(rows, digests, strict=True))]

@@ -108,7 +108,7 @@ def test_every_stage_ends_and_the_report_is_of_slides(caplog: pytest.LogCaptureF
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
-def test_without_test_slides_all_are_cross_fitted_and_the_title_says_so() -> None:
+def test_without_test_slides_all_are_cross_fitted_and_the_title_states_it() -> None:
     _write(tested=0)
     for call in ORDER:
         assert main(call) == 0, call
@@ -187,7 +187,7 @@ def test_features_that_cannot_be_used_are_one_line(damage: str, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("project")
-def test_a_label_of_one_slide_alone_leaves_features_and_mil_empty_and_says_why() -> None:
+def test_a_label_of_one_slide_alone_leaves_features_and_mil_empty_with_a_reason() -> None:
     for row in range(3, NUM + 2, 2):
         with_cell(OWN / "slides.csv", row, "label", "plain")()
     with_cell(OWN / "slides.csv", 3, "label", "odd")()

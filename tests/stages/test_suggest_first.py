@@ -92,7 +92,7 @@ def test_labeled_squares_and_test_slides_are_left_out() -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_without_an_encoder_it_says_what_to_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_encoder_the_error_names_the_command_to_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(STAGES[0]) == 0
     assert main(("suggest", "--first")) == 1
     assert "Fix: run `dvc repro pretrain`" in capsys.readouterr().err

@@ -315,7 +315,7 @@ def test_an_odd_set_up_is_remarked_on(case: str, caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.usefixtures("project")
-def test_the_page_of_a_refused_project_tells_what_to_mend(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_a_refused_project_states_what_to_mend(capfd: pytest.CaptureFixture[str]) -> None:
     REFUSED["mapped class that is none"][0]()
     assert main(["index"]) == 0
     assert main(["check"]) == 1

@@ -106,7 +106,7 @@ def test_what_waits_in_a_lazy_compose_is_done_before_the_views(lazy: bool) -> No
     torch.testing.assert_close(both, torch.rot90(_image().flip(2), 1, (1, 2)) / 255)
 
 
-def test_the_plain_view_is_the_image_by_area() -> None:
+def test_the_unaugmented_view_is_the_image_by_area() -> None:
     image = _image()
     view = UnaugmentedViewd("image", 24)({"image": image, "label": 1})
     blocks = image.double().reshape(3, 24, 2, 24, 2).mean((2, 4)) / 255
@@ -116,7 +116,7 @@ def test_the_plain_view_is_the_image_by_area() -> None:
     assert torch.equal(triple[2], view["image"])
 
 
-def test_impossible_numbers_are_told_where_the_policy_is_made() -> None:
+def test_impossible_numbers_are_refused_where_the_policy_is_made() -> None:
     with pytest.raises(ValueError, match="n_aug"):
         RandWeakStrongViewsd("image", 32, 11)
     with pytest.raises(ValueError, match="prob"):

@@ -60,7 +60,7 @@ def test_every_sample_gets_all_three_operations_and_with_a_probability_some_get_
     assert untouched == pytest.approx(1 / 8, abs=4 * np.sqrt(1 / 8 * 7 / 8 / 3000))
 
 
-def test_views_show_what_their_matrices_say_and_colors_stay(patches):
+def test_views_are_moved_by_their_matrices_and_colors_stay(patches):
     augment = SupervisedAugmentation(SIDE).set_random_state(0)
     drawn = augment.randomize(*patches.shape[:2])
     views = augment.apply(patches, drawn).double().numpy() * 255

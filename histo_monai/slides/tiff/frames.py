@@ -124,13 +124,13 @@ def _check_frame(page: Page, frame: bytes) -> None:
     if len(frame) < 9 or len(frame) != 9 + 3 * frame[8]:
         raise NoTileError("its frame header is damaged")
     bits, height, width, num_channels = struct.unpack(">BHHB", frame[3:9])
-    _check_says(page, height, width, num_channels, bits)
+    _check_header(page, height, width, num_channels, bits)
     for sampling in frame[10::3]:
         if sampling >> 4 not in (1, 2, 4) or sampling & 15 not in (1, 2, 4):
             raise NoTileError(f"it states a sampling of {sampling >> 4} x {sampling & 15}")
 
 
-def _check_says(page: Page, height: int, width: int, num_channels: int, bits: int) -> None:
+def _check_header(page: Page, height: int, width: int, num_channels: int, bits: int) -> None:
     """Check a tile's own header against the TIFF."""
     if (height, width) != page.tile_yx:
         tile_height, tile_width = page.tile_yx
@@ -151,7 +151,7 @@ def _check_jpeg2000(page: Page, data: bytes) -> None:
     if length != 38 + 3 * num_channels or end > len(data):
         raise NoTileError("its image header is damaged")
     channels = [tuple(data[at : at + 3]) for at in range(42, end, 3)]
-    _check_says(page, bottom - top, right - left, num_channels, channels[0][0] + 1 if channels else 0)
+    _check_header(page, bottom - top, right - left, num_channels, channels[0][0] + 1 if channels else 0)
     if (left, top) != (0, 0) or inner[2:] != [0, 0]:
         raise NoTileError("its own header states an offset")
     steps = [channel[1:] for channel in channels]

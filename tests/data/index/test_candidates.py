@@ -93,7 +93,7 @@ def test_candidates_of_a_slide_do_not_depend_on_other_slides_or_processes(
     assert set(sample_candidates(slides, few, seed=4, processes=1)["patch_id"]) != set(both["patch_id"])
 
 
-def test_slides_without_a_candidate_are_an_error_that_says_what_to_change(slides: pd.DataFrame) -> None:
+def test_slides_without_a_candidate_are_an_error_that_states_what_to_change(slides: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"no tissue of the 2 slides holds a field of 700 µm.*lower --side"):
         sample_candidates(slides, replace(SEARCH, side_um=700.0), seed=0, processes=1)
 

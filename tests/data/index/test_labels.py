@@ -130,7 +130,7 @@ VALIDATION = [("validation", "a", "2"), ("validation", "b", "2")]
         ([*TRAIN, *VALIDATION, ("test", "a", "2")], "patient 2 is in validation (002) and in test (004)"),
     ],
 )
-def test_splits_that_nothing_can_be_learned_or_told_from_are_refused(
+def test_splits_that_training_or_testing_cannot_use_are_refused(
     rows: Rows, message: str, images: Callable[[Rows], LabeledDataset]
 ) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is what is tested

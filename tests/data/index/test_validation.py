@@ -147,7 +147,7 @@ CHECKED = {
 
 @pytest.mark.parametrize("case", CHECKED)
 @pytest.mark.parametrize("is_tested", [False, True])
-def test_check_says_in_a_line_where_nothing_can_be_chosen_or_measured(case: str, is_tested: bool) -> None:
+def test_check_states_in_a_line_where_nothing_can_be_chosen_or_measured(case: str, is_tested: bool) -> None:
     rows, alpha, why = CHECKED[case]
     write_state("own")
     _pictures(rows + " a,T,test b,T,test" * is_tested)

@@ -50,7 +50,7 @@ def test_other_ids_are_not(pair: tuple[str, str]) -> None:
     assert similar_ids(pair, "patients", "x") == []
 
 
-def test_letters_that_cannot_be_told_apart_are_named() -> None:
+def test_letters_that_look_alike_are_named() -> None:
     (warning,) = similar_ids(["P1", "\u04201"], "patients", "x")
     assert "CYRILLIC SMALL LETTER ER" in warning
 

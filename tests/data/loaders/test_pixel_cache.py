@@ -35,7 +35,7 @@ def test_each_row_is_read_once_and_comes_in_the_order_asked() -> None:
     assert sorted(read.asked) == np.unique(batches).tolist()
 
 
-def test_no_more_is_kept_than_fits() -> None:
+def test_no_more_is_cached_than_fits() -> None:
     cache, read = PixelCache(40, SHAPE, max_bytes=10 * 75 + 74), Reader()
     assert cache.num == 10
     for _ in range(2):
@@ -44,7 +44,7 @@ def test_no_more_is_kept_than_fits() -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [0, 74])
-def test_nothing_may_be_kept(max_bytes: int) -> None:
+def test_the_cache_may_be_empty(max_bytes: int) -> None:
     cache, read = PixelCache(4, SHAPE, max_bytes), Reader()
     rows = np.array([3, 1, 3])
     np.testing.assert_array_equal(cache.get(rows, read), _pixels(rows))

@@ -76,7 +76,7 @@ def test_an_epoch_that_ends_early_leaves_the_next_one_right(device: torch.device
         assert torch.equal(pixels[:, 0, 0, 0, 0].cpu().long(), rows)
 
 
-def test_what_a_reading_process_cannot_read_is_said() -> None:
+def test_what_a_reading_process_cannot_read_is_reported() -> None:
     batches = _sent(_Numbers(missing=50), EpochBatches(NUM, BATCH, seed=None), torch.device("cpu"))
     with pytest.raises(OSError, match="row 50 is missing"):
         list(batches)

@@ -340,14 +340,14 @@ def test_a_reader_is_pickled_without_its_slides_and_serves_threads(small: Path) 
         ({}, {"location": (4, 4), "size": None}, r"a patch at \(4, 4\) needs a size"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_a_line(small: Path, made: Any, asked: Any, message: str) -> None:
+def test_what_cannot_be_read_is_reported_in_a_line(small: Path, made: Any, asked: Any, message: str) -> None:
     ours = SlideReader(**made)
     with pytest.raises(ValueError, match=message) as error:
         ours.get_data(ours.read(small), **({"size": (8, 8)} | asked))
     assert "\n" not in str(error.value)
 
 
-def test_what_a_reader_cannot_be_made_for_is_told_at_once(small: Path) -> None:
+def test_what_a_reader_cannot_be_made_for_is_refused_at_once(small: Path) -> None:
     with pytest.raises(ValueError, match=r"got level and mpp 1\.0.*MONAI's WSI datasets"):
         PatchWSIDataset([], patch_size=8, reader=SlideReader, mpp=1.0)
     with pytest.raises(ValueError, match="got mpp 1 and power 20"):

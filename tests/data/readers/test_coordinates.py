@@ -84,7 +84,7 @@ def test_a_slide_with_coordinates_is_pretrained_on_at_these_places_and_others_as
 
 
 @pytest.mark.usefixtures("project")
-def test_coordinates_of_another_slide_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_coordinates_of_another_slide_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     _write(OWN / "coordinates/s0.h5", CORNERS_XY + 10_000, {"patch_size": 64})
     assert main(["index"]) == 1
     assert "none of its 3 patches has a field of" in capsys.readouterr().err

@@ -104,6 +104,6 @@ def test_a_bad_manifest_is_one_line_that_names_file_and_row(tmp_path: Path, text
     assert "\n" not in str(caught.value)
 
 
-def test_no_manifest_says_what_to_write(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_manifest_states_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"slides\.csv: not found.* slide_id,path"):
         own.pretraining_slides(tmp_path)

@@ -89,7 +89,7 @@ def test_outlines_of_tumor_001_spare_an_island(trees: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(("seed", "name"), [(22, "tumor_005"), (24, "tumor_001")])
-def test_no_metastasis_lies_in_an_island_which_the_annotations_cannot_tell(
+def test_no_metastasis_lies_in_an_island_which_the_annotations_cannot_express(
     seed: int, name: str, tmp_path: Path
 ) -> None:
     (spec,) = (spec for spec in slide_specs(seed, 48, 48, 2048, 1.0).values() if spec.name == name)

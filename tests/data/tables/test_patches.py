@@ -59,7 +59,7 @@ def test_a_file_of_another_kind_is_one_line(tmp_path: Path, text: str, message: 
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_index_says_what_to_run(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_index_names_the_command_to_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"patches\.csv: not found\. Fix: run `dvc repro index`"):
         read_patches(tmp_path / "patches.csv")
 

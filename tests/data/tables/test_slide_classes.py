@@ -46,7 +46,9 @@ def test_classes_are_those_of_slides_that_are_not_tested() -> None:
         ("aabbc", "tttte", "", "only test slides have the label 'c'"),
     ],
 )
-def test_what_cannot_be_learned_is_told_in_a_line(labels: str, splits: str, patients: str, why: str) -> None:
+def test_what_cannot_be_learned_is_reported_in_a_line(
+    labels: str, splits: str, patients: str, why: str
+) -> None:
     classes, line = classes_to_learn(_slides(labels, splits, patients))
     assert classes == []
     assert line.startswith("slide labels are not used: ")

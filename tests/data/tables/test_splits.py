@@ -207,7 +207,7 @@ def test_only_training_patches_have_a_rank_and_the_order_of_rows_does_not_matter
 
 
 @pytest.mark.parametrize(("alpha", "size"), [(0.001, 10), (0.0004, 40), (0.02, 24)])
-def test_an_alpha_that_leaves_a_class_without_a_label_says_which_alpha_does_not(
+def test_the_error_for_an_alpha_that_leaves_a_class_without_a_label_states_a_sufficient_alpha(
     alpha: float, size: int
 ) -> None:
     table = _ranked(_patches(2000 + size, label=["NORM"] * 2000 + ["TUM"] * size, split="train"))

@@ -77,7 +77,7 @@ def test_what_no_stage_writes_is_one_line_with_the_file(
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_table_and_a_folder_say_what_to_run(tmp_path: Path) -> None:
+def test_the_errors_for_a_missing_table_and_for_a_folder_name_the_command_to_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"t\.csv: not found\. Fix: run `dvc repro index`"):
         read_stage_csv(tmp_path / "t.csv", TYPES, stage="index")
     with pytest.raises(ValueError, match=r"is a folder, not a file\. Fix: run `dvc repro index` again"):

@@ -45,7 +45,7 @@ def test_patches_belong_together_by_patient_else_by_slide_else_not_at_all() -> N
     assert [int((groups == group).sum()) for group in groups] == [2, 2, 2, 2, 1, 1]
 
 
-def test_one_patient_says_nothing_of_others_and_the_numbers_say_so() -> None:
+def test_intervals_of_one_patient_are_stated_not_to_cover_others() -> None:
     table = _table(label=["a", "b"], patient_id=["x", "x"])
     assert len(set(dependence_groups(table))) == 2
     assert of_one_group(table, "test") == [

@@ -41,7 +41,7 @@ def test_scores_are_averaged() -> None:
     np.testing.assert_allclose(stacked(student, color, are_classes=False), [[0.3], [0.5]])
 
 
-def test_every_arm_chooses_among_features_and_learners_that_there_are() -> None:
+def test_every_baseline_chooses_among_existing_features_and_learners() -> None:
     import torch
 
     made = color_features([(torch.zeros(1, 1, 3, 4, 4, dtype=torch.uint8), None)])

@@ -69,7 +69,7 @@ def _edges(task: WaveTask, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("scores", [False, True])
-def test_every_arm_predicts_every_patch_of_every_split(wave_task: TaskBuilder, scores: bool) -> None:
+def test_every_baseline_predicts_every_patch_of_every_split(wave_task: TaskBuilder, scores: bool) -> None:
     task = wave_task(24, scores)
     baselines = _baselines(task, _encoder())
     assert set(baselines.predictions) == set(SPLITS)
@@ -93,7 +93,7 @@ def test_every_arm_predicts_every_patch_of_every_split(wave_task: TaskBuilder, s
 
 
 @pytest.mark.parametrize("scores", [False, True])
-def test_the_linear_arm_is_the_linear_model_on_features_of_the_frozen_encoder(
+def test_the_linear_baseline_is_the_linear_model_on_features_of_the_frozen_encoder(
     wave_task: TaskBuilder, scores: bool
 ) -> None:
     task = wave_task(24, scores)

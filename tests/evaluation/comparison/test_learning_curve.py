@@ -73,7 +73,7 @@ def test_the_order_of_the_points_does_not_matter_and_points_of_one_size_are_aver
     assert labels_needed(twice, 0.7).value == pytest.approx(plain.value)
 
 
-def test_on_a_plateau_the_fewest_labels_are_told():
+def test_on_a_plateau_the_fewest_labels_are_reported():
     assert labels_needed(curve(SIZES, [0.5, 0.7, 0.7, 0.8]), 0.7).value == pytest.approx(150)
     # A dip is pooled: 0.75 and 0.65 become 0.7 each.
     assert labels_needed(curve(SIZES, [0.5, 0.75, 0.65, 0.8]), 0.7).value == pytest.approx(150)
@@ -180,7 +180,7 @@ NOISY = {"noise": 0.012}
         (curve(SIZES, power(SIZES)), float(power(6100)), "beyond 10 times the largest size"),
     ],
 )
-def test_what_cannot_be_known_is_said_and_what_was_measured_is_told(baseline, score, reason):
+def test_an_unknown_number_has_a_reason_and_the_measured_range_is_reported(baseline, score, reason):
     needed = labels_needed(baseline, score)
     assert reason in needed.reason
     assert np.isinf(needed.value)
@@ -200,7 +200,7 @@ def test_a_score_near_the_ceiling_has_a_number_but_no_upper_end():
     assert str(needed).endswith("to more than 6,000)")
 
 
-def test_an_upper_end_too_far_away_is_not_told():
+def test_an_upper_limit_too_far_away_is_not_reported():
     values = power(SIZES, 1.0, 1.5, 0.3)
     needed = labels_needed(curve(SIZES, values, noise=0.004), float(power(4000, 1.0, 1.5, 0.3)))
     assert np.isfinite(needed.value)

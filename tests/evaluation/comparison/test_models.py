@@ -207,7 +207,7 @@ def test_a_model_against_itself_is_not_distinguishable_with_p_one(draw, num_seed
         assert (test.p, test.verdict) == (1, "not distinguishable")
 
 
-def test_without_spread_between_groups_there_is_no_test_and_a_verdict_that_says_so():
+def test_without_spread_between_groups_there_is_no_test_and_the_verdict_states_it():
     labels, groups = np.arange(12) % 2, np.arange(12) // 4
     right = np.eye(2)[labels]
     comparison = compare_models({"": labels}, {"right": [right], "wrong": [1 - right]}, groups, seed=0)

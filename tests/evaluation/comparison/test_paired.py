@@ -34,7 +34,7 @@ def test_groups_without_spread_leave_student_t_over_the_seeds():
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2, 5])
-def test_the_interval_ends_at_zero_at_the_confidence_that_p_says(num_seeds):
+def test_the_interval_ends_at_zero_at_a_confidence_of_1_minus_p(num_seeds):
     seeds = np.random.default_rng(num_seeds).normal(0.5, 0.2, size=num_seeds)
     p = seed_mean(seeds, 0.02, 12).p
     at_p = seed_mean(seeds, 0.02, 12, confidence=1 - p)
@@ -68,7 +68,7 @@ def test_runs_of_one_encoder_are_averaged_and_the_rest_left_alone():
         by_encoder(runs, [0, 1, 2, 3])
 
 
-def test_the_interval_holds_the_luck_of_encoders_where_runs_taken_as_independent_do_not(monkeypatch):
+def test_the_interval_includes_variation_between_encoders_where_independent_runs_do_not(monkeypatch):
     monkeypatch.setattr(paired, "_p", lambda *_: np.nan)
     random = np.random.default_rng(6)
     num, num_encoders, num_seeds = 1500, 4, 5
@@ -83,7 +83,7 @@ def test_the_interval_holds_the_luck_of_encoders_where_runs_taken_as_independent
     assert missed["runs"] / num > 0.25
 
 
-def test_degenerate_cases_are_as_the_docstring_says():
+def test_degenerate_cases_are_as_documented():
     same = seed_mean([0.0, 0.0], 0.0, 5)
     assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
     constant = seed_mean([0.1, 0.1], 0.0, 5)

@@ -33,7 +33,7 @@ def test_more_baselines_leave_the_main_family_as_it_is() -> None:
     assert families([*main, *FROZEN, *STACKED])["models"] == pairs
 
 
-def test_an_arm_is_tested_against_the_networks_of_its_method_and_color() -> None:
+def test_a_baseline_is_tested_against_the_networks_of_its_method_and_color() -> None:
     pairs = families([*NETWORKS, REFERENCE, *FROZEN, *STACKED])["baselines"]
     of_baseline = {
         baseline.id: [second for first, second in pairs if first == baseline.id]

@@ -117,7 +117,7 @@ def test_undefined_replicates_are_left_out_and_too_many_of_them_leave_the_interv
     assert np.isnan([never.low, never.high]).all()
 
 
-def test_one_group_says_nothing_of_the_spread_between_groups():
+def test_one_group_gives_no_spread_between_groups():
     estimate = grouped_bootstrap(np.mean, (np.arange(9.0),), ["only"] * 9, seed=0)
     assert (estimate.value, estimate.n) == (4, 1)
     assert np.isnan([estimate.low, estimate.high]).all()

@@ -180,7 +180,7 @@ def test_intervals_by_patient_cover_the_area_where_intervals_by_slide_do_not(is_
     assert by_slide < 0.8 or is_mixed
 
 
-def test_the_test_by_patient_rejects_equal_scores_as_often_as_it_says():
+def test_the_test_by_patient_rejects_equal_scores_as_often_as_stated():
     """Two models whose scores differ by what each makes of a patient."""
     random = np.random.default_rng(0)
     labels = np.repeat([0, 1], 100)
@@ -201,7 +201,7 @@ def test_a_class_of_one_patient_leaves_the_interval_open_and_separation_counts_p
     assert separated.low == pytest.approx(stats.beta.ppf(0.025, 2, 1))  # two disjoint pairs of patients
 
 
-def test_the_test_rejects_equal_scores_as_often_as_it_says():
+def test_the_test_rejects_equal_scores_as_often_as_stated():
     random = np.random.default_rng(0)
     labels = np.repeat([0, 1], 60)
     rejected = 0

@@ -94,7 +94,7 @@ def test_replicates_are_the_scores_of_the_resampled_slides(groups):
     assert curve.score.low < curve.score.value < curve.score.high
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+def test_the_interval_covers_the_truth_about_as_often_as_stated():
     """Two lesions a slide, each found with one score by a coin; one false positive of lower score a slide."""
     covered = 0
     for number in range(100):
@@ -133,7 +133,7 @@ def test_without_a_lesion_the_sensitivity_is_undefined():
     assert curve.num_lesions == 0
 
 
-def test_one_slide_tells_nothing_of_others():
+def test_one_slide_gives_no_interval():
     score = froc([SlideDetections([0.4], [0.5])], seed=0).score
     assert score.value == 1
     assert np.isnan([score.low, score.high]).all()

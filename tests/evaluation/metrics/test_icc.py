@@ -98,7 +98,7 @@ def test_a_constant_offset_costs_consistency_nothing_and_agreement_much():
     assert intraclass_correlation(ratings, "ICC2").value < 0.5
 
 
-def test_the_interval_covers_the_true_correlation_as_often_as_it_says():
+def test_the_interval_covers_the_true_correlation_as_often_as_stated():
     random = np.random.default_rng(0)
     covered = 0
     for _ in range(400):

@@ -107,7 +107,7 @@ def test_features_and_labels_of_other_patches_do_not_matter_but_for_the_standard
     np.testing.assert_allclose(again.predict(DEPTHS), selected().predict(DEPTHS), atol=1e-6)
 
 
-def test_a_class_of_one_patient_gives_the_default_head_and_says_why() -> None:
+def test_a_class_of_one_patient_gives_the_default_head_with_a_reason() -> None:
     rows = np.flatnonzero((CLASSES != 2) | (PATIENTS == "patient 0"))
     few = {name: x[rows] for name, x in DEPTHS.items()}
     head = select_head(few, Labels(CLASSES[rows], PATIENTS[rows], 3), DEPTHS, SelectionSettings(), 0)
@@ -197,7 +197,7 @@ def test_labels_of_one_class_name_the_mend() -> None:
         select_head(DEPTHS, Labels(np.zeros(90, np.int64), PATIENTS, 3), DEPTHS, SelectionSettings(), 0)
 
 
-def test_one_standard_error_leads_to_the_default_where_nothing_can_be_told() -> None:
+def test_one_standard_error_leads_to_the_default_where_nothing_can_be_predicted() -> None:
     noise = {"noise": RNG.normal(size=(90, 20)).astype(np.float32)}
     head = select_head(noise, LABELS, noise, SelectionSettings(rule="one_se"), 0)
     assert head.parts[0].candidate.head == "class_means"

@@ -50,7 +50,7 @@ def test_orthogonal_points_give_their_closed_form() -> None:
     assert losses.tolist() == pytest.approx([math.log(1 + 4 * math.exp(-1 / TEMPERATURE))] * 2, abs=1e-12)
 
 
-def test_equal_points_cannot_be_told_apart() -> None:
+def test_equal_points_cannot_be_distinguished() -> None:
     points = torch.eye(6)[:1].expand(5, -1)
     valid = torch.ones(5, 5, dtype=torch.bool).tril()
     losses = info_nce(points, points, points, temperature=TEMPERATURE, valid=valid)

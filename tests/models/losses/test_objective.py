@@ -55,7 +55,7 @@ def test_scores_are_cut_to_their_scale() -> None:
     assert Regression().predictions(outputs).squeeze(1).tolist() == pytest.approx([0.0, 0.4, 1.0])
 
 
-def test_the_model_of_higher_accuracy_is_kept_and_of_equal_ones_that_of_lower_loss() -> None:
+def test_the_model_of_higher_accuracy_is_selected_and_of_equal_ones_that_of_lower_loss() -> None:
     rank = Classification(CLASSES).rank
     assert rank({"accuracy": 0.9, "loss": 2.0}) < rank({"accuracy": 0.8, "loss": 0.1})
     assert rank({"accuracy": 0.9, "loss": 1.0}) < rank({"accuracy": 0.9, "loss": 2.0})
@@ -64,7 +64,7 @@ def test_the_model_of_higher_accuracy_is_kept_and_of_equal_ones_that_of_lower_lo
     )
 
 
-def test_entropy_of_an_even_guess_is_the_log_of_the_classes() -> None:
+def test_entropy_of_an_even_prediction_is_the_log_of_the_classes() -> None:
     even = torch.zeros(2, 3)
     measures = Classification(CLASSES).pseudo_measure(even, torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0]]))
     torch.testing.assert_close(measures["student_entropy"], torch.full((2,), math.log(3)))

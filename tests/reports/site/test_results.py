@@ -52,7 +52,7 @@ def test_what_is_not_known_is_not_called_better() -> None:
     assert not any("better" in line for line in story(_split()))
 
 
-def test_a_run_without_labels_says_so() -> None:
+def test_the_page_of_a_run_without_labels_states_it() -> None:
     section = results_section([], [], "", None)
     assert [block.look for block in section.blocks if isinstance(block, Lines)] == ["missing"]
 

@@ -33,7 +33,7 @@ def _of_student(**columns: list[float]) -> tuple[dict[str, Any], list[str]]:
     return charts, lines
 
 
-def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all() -> None:
+def test_pseudo_labels_have_a_chart_with_used_ones_beside_all() -> None:
     charts, lines = _of_student(
         train_pseudo_label_accuracy=[0.5, 0.625], train_used_pseudo_label_accuracy=[np.nan, 0.75]
     )
@@ -46,14 +46,16 @@ def test_guesses_have_a_chart_of_their_own_with_those_that_are_used_beside_all()
     assert lines == []
 
 
-def test_guesses_of_scores_have_a_chart_of_their_error() -> None:
+def test_pseudo_labels_of_scores_have_a_chart_of_their_error() -> None:
     charts, lines = _of_student(train_pseudo_label_absolute_error=[0.25, 0.125])
     assert [row["value"] for row in charts["Student: pseudo labels"]] == [0.25, 0.125]
     assert lines == []
 
 
 @pytest.mark.parametrize("columns", [{}, {"train_pseudo_label_accuracy": [np.nan, np.nan]}])
-def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, list[float]]) -> None:
+def test_the_page_states_where_the_accuracy_of_pseudo_labels_is_unknown(
+    columns: dict[str, list[float]],
+) -> None:
     charts, lines = _of_student(**columns)
     assert set(charts) == {"Student: losses", "Student: fractions"}
     assert [line.startswith("The accuracy of pseudo labels is unknown: the method") for line in lines] == [
@@ -61,7 +63,7 @@ def test_a_student_whose_guesses_nobody_can_judge_says_so(columns: dict[str, lis
     ]
 
 
-def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> None:
+def test_the_page_of_a_student_without_steps_states_it_and_shows_how_the_student_was_chosen() -> None:
     section = training_section(
         pd.DataFrame({"epoch": [], "lr": [], "validation_loss": []}), None, "a run", "pairs.png", ["kept"]
     )
@@ -76,7 +78,7 @@ def test_a_student_that_took_no_step_says_so_and_shows_how_it_was_chosen() -> No
     ]
 
 
-def test_how_much_of_a_student_is_the_fine_tuned_model_is_told() -> None:
+def test_the_weight_of_the_fine_tuned_model_in_a_student_is_reported() -> None:
     assert of_start(0.0) == []
     assert of_start(0.25)[0].startswith("Weight of the fine-tuned model in the student: 25 %")
     assert of_start(1.0)[0].endswith("so the student equals the fine-tuned model.")

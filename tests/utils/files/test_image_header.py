@@ -54,7 +54,7 @@ def test_a_damaged_header_has_a_size_or_none_and_nothing_else(kind: str, place: 
         assert size is None or min(size) >= 0
 
 
-def _png_that_says(height: int, width: int) -> bytes:
+def _png_of_stated_size(height: int, width: int) -> bytes:
     """A few bytes of a picture of any size, zeros all over."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
@@ -71,7 +71,7 @@ def test_a_picture_of_a_slides_size_is_refused_before_it_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "large.png"
-    path.write_bytes(_png_that_says(20_000, 20_000))
+    path.write_bytes(_png_of_stated_size(20_000, 20_000))
 
     def never(*_: object) -> None:
         raise AssertionError("decoded")

@@ -50,13 +50,13 @@ class Cluster:
         """The scheduler; its address is known afterwards."""
         process = self._start("scheduler", "--port", "0", "--scheduler-file", str(self._file))
 
-        def is_told() -> bool:  # the file is there before the address stands in it
+        def is_known() -> bool:  # the file is there before the address stands in it
             assert process.poll() is None, f"the scheduler has ended, see {self._folder}"
             with contextlib.suppress(OSError, json.JSONDecodeError):
                 self.address = json.loads(self._file.read_text())["address"]
             return bool(self.address)
 
-        until(is_told)
+        until(is_known)
 
     def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [
@@ -200,7 +200,7 @@ def damaged(path: Path) -> None:
     raise SlideError(path, "the tile in row 1 is damaged")
 
 
-def test_what_is_wrong_with_a_slide_is_said_as_on_one_machine(made: Cluster) -> None:
+def test_an_error_of_a_slide_is_reported_as_on_one_machine(made: Cluster) -> None:
     with pytest.raises(SlideError, match=r"^slide a\.svs: the tile in row 1 is damaged$") as raised:
         list(map_over_cluster(damaged, [[Path("a.svs")]], made.with_workers(1)))
     assert raised.value.path == Path("a.svs")

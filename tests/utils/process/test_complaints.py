@@ -20,7 +20,7 @@ def complain_in_c(text: str) -> None:
 
 
 @pytest.mark.parametrize("printer", [print_in_c, complain_in_c])
-def test_what_c_libraries_print_is_kept_and_not_shown(printer, capfd):
+def test_what_c_libraries_print_is_captured_and_not_shown(printer, capfd):
     with Complaints() as complaints:
         printer("bad Huffman code\nin line 5\n")
     with Complaints() as nothing:

@@ -58,7 +58,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.parametrize("later", [[], [601, 602, 603]], ids=["one waits", "all work"])
-def test_ctrl_c_is_told_once_and_each_process_puts_away_what_it_had_begun(
+def test_ctrl_c_is_reported_once_and_each_process_removes_unfinished_files(
     start: str, later: list[int], tmp_path: Path
 ) -> None:
     """As a terminal sends it, to all processes."""

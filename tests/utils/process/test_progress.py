@@ -29,7 +29,7 @@ def test_a_log_gets_lines_and_no_carriage_return(monkeypatch: pytest.MonkeyPatch
     assert all(line.startswith("slides: ") and "/1000 slide, " in line for line in lines)
 
 
-def test_short_work_says_nothing_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_work_writes_nothing_to_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _printed(monkeypatch, DELAY_S, INTERVAL_S) == ""
 
 
@@ -56,7 +56,9 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         (9.0, 4, 4, "00:09 gone, 00:00 left"),
     ],
 )
-def test_times_are_told_as_people_read_them(elapsed_s: float, done: int, total: int, expected: str) -> None:
+def test_times_are_written_as_people_read_them(
+    elapsed_s: float, done: int, total: int, expected: str
+) -> None:
     assert gone_and_left(elapsed_s, done, total) == expected
 
 

@@ -24,7 +24,7 @@ def test_a_copy_has_the_content_and_another_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2**16, 4 * MEBI - 1, 4 * MEBI])
-def test_any_changed_byte_of_up_to_four_mebibytes_is_seen(size: int, tmp_path: Path) -> None:
+def test_any_changed_byte_of_up_to_four_mebibytes_is_detected(size: int, tmp_path: Path) -> None:
     path = tmp_path / "a"
     content = bytearray(os.urandom(size))
     path.write_bytes(content)
@@ -38,7 +38,7 @@ def test_any_changed_byte_of_up_to_four_mebibytes_is_seen(size: int, tmp_path: P
     assert identify(path).sample_sha256 == before.sample_sha256
 
 
-def test_of_a_large_file_the_ends_and_the_size_are_seen(tmp_path: Path) -> None:
+def test_of_a_large_file_the_ends_and_the_size_are_compared(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with path.open("wb") as file:
         file.truncate(200 * MEBI)

@@ -123,7 +123,7 @@ def test_the_digest_of_slides_csv_is_what_sha256sum_prints(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["VMS", "DICOM"])
-def test_a_file_that_is_replaced_while_the_slide_is_open_is_seen(name: str, tmp_path: Path) -> None:
+def test_a_file_that_is_replaced_while_the_slide_is_open_is_detected(name: str, tmp_path: Path) -> None:
     make, beside = SLIDES[name]
     with open_slide(make(tmp_path)) as slide:
         slide.read(Box((64.0, 64.0), 32, 1.0))

@@ -107,7 +107,7 @@ def test_other_columns_than_those_learned_from_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_feature_that_is_constant_in_training_says_nothing(kernel: Any) -> None:
+def test_a_feature_that_is_constant_in_training_has_no_effect(kernel: Any) -> None:
     train, labels = simulated_features(5, 8, 8)
     asked, _ = simulated_features(6, 20, 20)
     expected = SlideClassifier.fit(train, labels, kernel=kernel, **SEARCH).scores(asked)
@@ -159,7 +159,7 @@ def test_the_best_of_all_settings_on_held_out_slides_is_chosen(sizes: tuple[int,
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_twelve_slides_are_enough_to_learn_what_is_plain(kernel: Any) -> None:
+def test_twelve_slides_are_enough_to_learn_an_obvious_difference(kernel: Any) -> None:
     areas = []
     for seed in range(8):
         train, labels = simulated_features(seed, 6, 6)
@@ -171,7 +171,7 @@ def test_twelve_slides_are_enough_to_learn_what_is_plain(kernel: Any) -> None:
     assert min(areas) > 0.75
 
 
-def test_features_that_say_nothing_are_worth_half() -> None:
+def test_uninformative_features_give_an_auc_of_one_half() -> None:
     """Though the best of twelve settings is reported, which is above it on the same slides."""
     areas, cv_areas = [], []
     for seed in range(12):

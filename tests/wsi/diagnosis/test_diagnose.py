@@ -37,7 +37,7 @@ def test_test_slides_teach_nothing() -> None:
     pd.testing.assert_frame_equal(diagnose(features, None, turned, split, LEARNING, _alone(40))[1], scores)
 
 
-def test_a_classifier_taught_by_maps_of_seen_slides_expects_too_much() -> None:
+def test_a_classifier_fitted_to_maps_of_training_slides_is_overconfident() -> None:
     """Simulated overfitting: on seen slides a useless feature tells the label, which on new slides says nothing."""
     is_tumor, split = _simulated(120, 60)
     honest = _features(is_tumor, 1.5, 1)
@@ -112,7 +112,7 @@ def test_a_size_is_measured_against_all_normal_slides() -> None:
     }
 
 
-def test_sizes_that_do_not_occur_and_maps_that_are_not_there_are_not_told() -> None:
+def test_absent_sizes_and_maps_are_not_reported() -> None:
     scores = pd.DataFrame({"score": [1.0, 0.0], "max_probability": [1.0, 0.0]})
     estimates = slide_estimates(np.array([True, False]), pd.Series(["itc", ""]), scores, _alone(2))
     assert set(estimates) == {"slide_auc", "slide_auc_max_probability"}
@@ -127,7 +127,7 @@ def _map(values: list[float]) -> Heatmap:
     )
 
 
-def test_cells_inside_the_outline_are_told_from_all_others() -> None:
+def test_cells_inside_the_outline_are_ranked_against_all_others() -> None:
     """By hand: the cells 0 and 1 of the first slide are tumor; 0.4 loses to the 0.5 of the normal slide alone."""
     square = Region(np.array([(0, 0), (0, 20), (10, 20), (10, 0)], float))
     maps = {"a": _map([0.9, 0.4, 0.1]), "b": _map([0.5])}

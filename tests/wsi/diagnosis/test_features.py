@@ -192,7 +192,7 @@ def test_a_map_of_one_value_has_no_skewness() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_feature_is_told_in_order_and_finite(seed: int) -> None:
+def test_every_feature_is_present_in_order_and_finite(seed: int) -> None:
     random = np.random.default_rng(seed)
     raster = random.beta(0.3, 0.3, random.integers(1, 12, 2))
     raster[random.random(raster.shape) < 0.4] = np.nan
@@ -214,7 +214,7 @@ def test_a_model_that_the_map_does_not_have_is_refused() -> None:
         slide_features(empty, "student")
 
 
-def test_the_document_tells_of_every_feature(root: Path) -> None:
+def test_the_document_lists_every_feature(root: Path) -> None:
     text = (root / "docs" / "slide_features.md").read_text(encoding="utf-8")
     for name in FEATURES:
         stem, _, end = name.rpartition("_")

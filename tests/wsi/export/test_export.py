@@ -246,7 +246,7 @@ def test_weights_that_were_trained_since_come_back_without_the_metrics_of_others
 
 
 @pytest.mark.parametrize("model", ["two"], indirect=True)
-def test_what_does_not_fit_is_told_and_nothing_is_written(model: Path, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_reported_and_nothing_is_written(model: Path, tmp_path: Path) -> None:
     write_bundle(model, tmp_path / "bundle", LOOK, "a laboratory")
     weights = tmp_path / "bundle/models/model.pt"
     state = torch.load(weights, weights_only=True)
@@ -272,7 +272,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(model: Path, tmp_path:
 
 
 @pytest.mark.parametrize("model", ["two"], indirect=True)
-def test_without_the_packages_of_the_extra_the_line_says_what_to_install(
+def test_without_the_packages_of_the_extra_the_line_states_what_to_install(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)

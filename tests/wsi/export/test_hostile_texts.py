@@ -159,7 +159,7 @@ def test_a_bundle_whose_description_was_changed_is_not_taken(old: str, new: str,
     assert not Path("back").exists()
 
 
-def test_a_description_without_a_seal_is_said_to_have_none(model: Path) -> None:
+def test_a_description_without_a_seal_is_reported(model: Path) -> None:
     write_bundle(model, Path("b"), LOOK, "a")
     beside = Path("b/models/model.json")
     about = json.loads(beside.read_text())

@@ -138,7 +138,7 @@ def test_values_are_those_of_one_read_and_one_pass_for_every_cell(
                 assert result.values[name][i] == pytest.approx(float(outputs.softmax(1)[0, 1]), abs=1e-5)
 
 
-def test_values_stand_at_the_cells_they_were_seen_at_whatever_the_blocks(
+def test_values_stand_at_the_cells_of_their_patches_whatever_the_blocks(
     tissue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks_module, "_SOURCE_PX", 300)

@@ -19,7 +19,7 @@ from histo_monai.data.readers.camelyon16 import release as camelyon16_files
         ),
     ],
 )
-def test_every_kind_of_reference_csv_says_the_same(tmp_path: Path, text: str, size: str) -> None:
+def test_every_kind_of_reference_csv_is_read_alike(tmp_path: Path, text: str, size: str) -> None:
     path = tmp_path / "reference.csv"
     path.write_bytes(text.encode())
     assert camelyon16_files.read_reference(path) == {

@@ -151,7 +151,7 @@ def test_the_papers_270_training_and_129_test_slides_are_split_and_diagnosed(rel
     assert table.index[~table["exhaustive"]].tolist() == ["test_114"]
 
 
-def test_every_annotation_is_read_and_what_is_left_out_is_told(
+def test_every_annotation_is_read_and_what_is_left_out_is_reported(
     release: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = annotations_by_id(release / "training") | annotations_by_id(release / "testing")

@@ -94,7 +94,7 @@ def test_squares_of_an_outlined_tumor_lie_on_tumor(
 
 
 @pytest.mark.parametrize(("origin", "corner"), [(BOUNDS, (500, 700)), (CANVAS, (0, 0)), ("", (0, 0))])
-def test_rows_of_patches_csv_count_from_the_canvas_unless_they_say_bounds(
+def test_rows_of_patches_csv_count_from_the_canvas_unless_they_state_bounds(
     folder: Path, origin: str, corner: tuple[int, int]
 ) -> None:
     y, x = np.array(DRAWING.center_yx) - corner

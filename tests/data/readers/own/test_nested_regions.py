@@ -115,7 +115,7 @@ def star(rng: np.random.Generator, reach: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_left_of_nested_stars_is_what_matplotlib_says_point_by_point(seed: int) -> None:
+def test_what_is_left_of_nested_stars_is_as_by_matplotlib_point_by_point(seed: int) -> None:
     """A star with two holes in another, and a box in the inner one: what is in the holes stays the outer one's."""
     rng = np.random.default_rng(seed)
     outer, inner, box = star(rng, 200), star(rng, 100), corners((240, 250, 262, 290))

@@ -17,7 +17,7 @@ def _patches(folder: Path, text: str) -> pd.DataFrame:
     return own.labeled_patches(folder, **REGIONS).table
 
 
-def test_rows_with_a_path_are_images_and_their_y_and_x_only_tell_where_from(tmp_path: Path) -> None:
+def test_rows_with_a_path_are_images_and_their_y_and_x_are_only_their_origin(tmp_path: Path) -> None:
     table = _patches(
         tmp_path, "path,y,x,label,patient_id,split\ni/1.png,5,6,tumor,p,train\n/abs/2.png,,,normal,q,test\n"
     )
@@ -168,7 +168,7 @@ def test_the_same_square_twice_with_one_label_is_no_error(folder: Path) -> None:
     assert len(_patches(folder, "slide_id,y,x,mpp,label\na,100,100,1,x\na,100,100,1,x\na,100,100,2,y\n")) == 3
 
 
-def test_no_table_says_what_to_write(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_table_states_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"patches\.csv: not found.* path\|"):
         own.labeled_patches(tmp_path, **REGIONS)
 

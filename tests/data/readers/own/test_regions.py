@@ -64,7 +64,7 @@ def test_a_region_of_whole_patches_gives_exactly_these(take: Take, folder: Path)
     assert rows.warnings == ()
 
 
-def test_a_field_is_in_micrometers_also_where_the_manifest_tells_the_resolution(
+def test_a_field_is_in_micrometers_also_where_the_manifest_states_the_resolution(
     take: Take, folder: Path
 ) -> None:
     write_annotations(folder / "annotations" / "b.geojson", [box(0, 0, 512, 640)])
@@ -253,7 +253,7 @@ def test_what_cannot_be_used_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_regions_of_another_slide_are_told_by_where_they_lie(take: Take) -> None:
+def test_regions_of_another_slide_are_recognized_by_their_place(take: Take) -> None:
     with pytest.raises(
         ValueError, match=r"a\.geojson: no region or point lies on the slide \(640 × 512 px\)"
     ):

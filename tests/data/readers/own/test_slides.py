@@ -28,7 +28,7 @@ def _digest(name: str) -> str:
     return hashlib.sha256(CONTENT[name]).hexdigest()
 
 
-def test_slides_that_are_what_sha256_says_pass_in_upper_and_lower_case_or_without(folder: Path) -> None:
+def test_slides_whose_sha256_matches_pass_in_upper_and_lower_case_or_without(folder: Path) -> None:
     _manifest(folder, a=_digest("a"), b=_digest("b").upper(), c="")
     check_sha256(folder, processes=1)
     check_sha256(folder, processes=2)

@@ -12,7 +12,7 @@ def test_a_round_nucleus_covers_the_area_of_its_circle(mpp: float) -> None:
     assert cover == pytest.approx(np.pi * 4**2, rel=0.04)
 
 
-def test_an_elongated_nucleus_points_where_it_is_told() -> None:
+def test_an_elongated_nucleus_points_in_the_given_direction() -> None:
     library = NucleusLibrary({"fibroblast": KINDS["fibroblast"]}, 0.25, 1)
     for angle in (0.0, 0.6, 1.4, 2.3):
         sprites = library.choose("fibroblast", np.linspace(0, 0.99, 12), np.full(12, angle))

@@ -21,7 +21,7 @@ def splitmix_finalizer(value: int) -> int:
     return value ^ value >> 31
 
 
-def test_cells_hash_as_the_finalizer_in_integers_says() -> None:
+def test_cells_hash_as_by_the_finalizer_in_integers() -> None:
     rows, columns = np.array([0, -3, 17]), np.array([5, 2, -9])
     for got, row, column in zip(hash_cells(99, rows, columns), rows, columns, strict=True):
         mixed = int(row) * 0x9E3779B97F4A7C15 + int(column) * 0xC2B2AE3D27D4EB4F + 99
