@@ -76,7 +76,7 @@ class Diagnoses:
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """Patches of diagnosed slides, labels_only the labeled patches; slides of both kinds.
+    """Patches of diagnosed slides, without the labeled patches; slides of both kinds.
 
     Attributes:
         rows: standardized features, Shape (n, D).
