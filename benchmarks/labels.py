@@ -3,8 +3,8 @@
     python benchmarks/labels.py [--rows 300000] [--repeats 7]
 
 The table is one of Camelyon16 as the paper has it, of 210 slides, written by `write_patches` to a folder that goes
-afterwards. Both read it in turns in one process, from the page cache; medians. The target is about a second. Plain
-`read_csv` gives a table of another kind: numbers where every text of a column is one, "nan" for empty texts.
+afterwards. Both read it in turns in one process, from the page cache; medians. The target is about a second.
+`pandas.read_csv` gives a table of another kind: numbers where every text of a column is one, "nan" for empty texts.
 """
 
 from __future__ import annotations
