@@ -38,10 +38,11 @@ class TrainingReference(nn.Module):
     """Distance to the nearest labeled training patch, as a multiple of a threshold: features (n, D) -> (n,).
 
     The distance is 1 minus the cosine of the features. Above 1, a patch is unlike the training: 1 of 20 labeled
-    patches is as far from those of other patients.
+    patches is as far from those of other patients. In float64, because 1 minus a cosine near 1 has few digits in
+    float32.
 
     Args:
-        rows: features of labeled patches at unit length, Shape (m, D).
+        rows: features of labeled patches, Shape (m, D).
         threshold: distance that counts as 1.
     """
 
@@ -50,7 +51,7 @@ class TrainingReference(nn.Module):
 
     def __init__(self, rows: torch.Tensor, threshold: torch.Tensor) -> None:
         super().__init__()
-        self.register_buffer("rows", rows.float())
+        self.register_buffer("rows", F.normalize(rows.double(), dim=1))
         self.register_buffer("threshold", threshold.float())
 
     @classmethod
@@ -59,17 +60,17 @@ class TrainingReference(nn.Module):
         _, owners = np.unique(np.asarray(patients, str), return_inverse=True)
         if owners.max(initial=0) < 1:
             return None
-        rows = F.normalize(buffer(features), dim=1)
+        rows = F.normalize(buffer(features).double(), dim=1)
         same = torch.from_numpy(owners[:, None] == owners)
         distances = 1 - (rows @ rows.T).masked_fill(same, -1.0).amax(dim=1)
-        threshold = np.quantile(distances.double().numpy(), QUANTILE)
+        threshold = np.quantile(distances.numpy(), QUANTILE)
         return cls(rows, torch.tensor(max(threshold, SMALLEST_THRESHOLD)))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(n, D) -> (n,), float32 under autocast too."""
         with torch.autocast(features.device.type, enabled=False):
-            nearest = (F.normalize(features.float(), dim=1) @ self.rows.T).amax(dim=1)
-            return (1 - nearest).clamp(min=0) / self.threshold
+            nearest = (F.normalize(features.double(), dim=1) @ self.rows.T).amax(dim=1)
+            return ((1 - nearest).clamp(min=0) / self.threshold).float()
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Tensors for a model's file; the rows in float16."""

@@ -68,7 +68,17 @@ def test_labels_of_one_patient_give_no_threshold() -> None:
 def test_equal_features_have_no_distance() -> None:
     reference = TrainingReference.fit(np.ones((4, 3), np.float32), np.arange(4))
     assert reference is not None
-    assert (reference(torch.ones(2, 3)) < 0.01).all()
+    assert (reference(torch.ones(2, 3)) < 1e-6).all()
+
+
+def test_nearly_equal_features_keep_the_digits_of_their_distance() -> None:
+    random = np.random.default_rng(4)
+    training, patches = 1 + random.normal(0, 0.01, (2, 12, 40))  # distances of 1e-4
+    reference = TrainingReference.fit(training.astype(np.float32), np.arange(12))
+    assert reference is not None
+    nearest = np.array([_naive(one, training) for one in patches])
+    found = reference(torch.from_numpy(patches.astype(np.float32))) * reference.threshold
+    np.testing.assert_allclose(found, nearest, rtol=1e-4)
 
 
 def test_of_many_labels_some_are_stored_at_random_and_always_the_same() -> None:
