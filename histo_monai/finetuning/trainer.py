@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine
 from torch import nn
 
-from histo_monai.data.loaders.labeled import LabeledLoader
+from histo_monai.data.loaders.labeled import NUM_SHOWN, LabeledLoader
 from histo_monai.finetuning.trainable import (
     FixedStatistics,
     Mode,
@@ -27,19 +26,18 @@ from histo_monai.models.shared_rows import SharedRows
 from histo_monai.models.sharing.copies import TrainedState, copy_sharing, frozen_parameters, separate
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.training.evaluator import build_evaluator
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
 from histo_monai.training.handlers import AverageFollows, BestState, ScheduledRates
 from histo_monai.training.interpolation import Candidates, Interpolation, Measures, Rank
 from histo_monai.training.means import attach_means
-from histo_monai.training.prediction import build_evaluator, predict, take_statistics
+from histo_monai.training.prediction import predict, take_statistics
 from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
 from histo_monai.transforms.supervised import SupervisedAugmentation
 from histo_monai.utils.randomness import Step, derive_seed
-
-NUM_SHOWN = 24
-"""Validation patches in a picture."""
+from histo_monai.utils.ranks import num_ranks
 
 Picture = Callable[[np.ndarray, np.ndarray, Sequence[float]], np.ndarray]
 """(patches (n, 3, H, H) uint8, predictions (n, K), targets) -> (H, W, 3) uint8."""
@@ -162,7 +160,7 @@ def finetune(
         best=best,
         rank=task.objective.rank,
         pictures={"answers": draw},
-        images_per_step=labeled.batch_size // idist.get_world_size(),
+        images_per_step=labeled.batch_size // num_ranks(),
         records=records,
     )
     model.requires_grad_(True)

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 import torch
@@ -45,6 +44,7 @@ from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
 from histo_monai.utils.randomness import generator
+from histo_monai.utils.ranks import num_ranks, this_rank
 from histo_monai.utils.settings.recipe import Recipe
 
 _LOG = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Assembly:
         """
         environment = read_environment()
         environment = dataclasses.replace(environment, device=device or environment.device)
-        environment.use_cpus(idist.get_world_size())
+        environment.use_cpus(num_ranks())
         patches = read_patches(paths.PATCHES_CSV)
         task = Task(task_classes(patches), patch_px=params.input_px, device=environment.device)
         reading = PatchReading(params.patch_px, task.classes, environment.workers, task.device)
@@ -155,7 +155,7 @@ class Assembly:
         """Loader of validation rows for means over all training processes; None without rows."""
         if rows.empty:
             return None
-        of = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
+        of = {"rank": this_rank(), "world_size": num_ranks()}
         return self.reading.in_order(rows, self.params.evaluate.batch_size, **of)
 
     def predictions(self, model: TaskModel, rows: pd.DataFrame) -> NDArray[np.float32]:

@@ -20,23 +20,20 @@ from histo_monai.finetuning.depth import select_depth
 from histo_monai.finetuning.linear_start import probe_head
 from histo_monai.finetuning.trainable import FixedStatistics
 from histo_monai.finetuning.trainer import FinetuneResult, Picture, Tuning, finetune
-from histo_monai.models.batchnorm import has_batchnorm, patches_for_statistics
+from histo_monai.models.batchnorm import patches_for_statistics
 from histo_monai.models.checkpoint import load_model
-from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import (
     Content,
     TaskModel,
     describe_task_model,
     first_stages,
     from_encoder,
-    load_encoder,
 )
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated, schedule_of
 from histo_monai.pipeline.params.head_sections import FinetuneMode
 from histo_monai.pipeline.params.sections import FinetuneRecipe, TrainingParams
 from histo_monai.training.device import tensors_on
 from histo_monai.training.fit import Records
-from histo_monai.training.prediction import take_statistics
 from histo_monai.utils.randomness import derive_seed
 
 _LOG = logging.getLogger(__name__)
@@ -216,39 +213,6 @@ def tuning_of(section: TrainingParams | FinetuneRecipe, mode: FinetuneMode, *, h
         mode,
         fixed_statistics,
     )
-
-
-def starts_from_file(assembly: Assembly, encoder: Path) -> bool:
-    """Whether fine-tuning starts from the encoder's file as it is: it keeps or lacks batch-norm statistics.
-
-    Raises:
-        InputError: the encoder cannot be used.
-    """
-    section = assembly.params.finetune_section(assembly.task.kind)
-    network, _ = load_encoder(encoder)
-    num = patches_for_statistics(section.batchnorm_patches, has_weights=network.weights is not None)
-    return num == 0 or not has_batchnorm(network)
-
-
-def frozen_encoder(assembly: Assembly, encoder: Path, rows: TrainingRows, *, seed: int) -> Encoder:
-    """Pretrained encoder with the batch-norm statistics that fine-tuning starts from.
-
-    Args:
-        encoder: encoder.safetensors of a pretraining.
-        rows: rows of the fine-tuning.
-        seed: seed of the fine-tuning.
-
-    Raises:
-        InputError: the encoder cannot be used.
-    """
-    section = assembly.params.finetune_section(assembly.task.kind)
-    size = assembly.params.evaluate.batch_size
-    model, _ = from_encoder(encoder, assembly.task.num_outputs)
-    num = patches_for_statistics(section.batchnorm_patches, has_weights=model.encoder.weights is not None)
-    statistics = for_statistics(assembly.reading, rows.train, num, size, seed)
-    if statistics:
-        take_statistics(model, assembly.task, statistics)
-    return model.encoder
 
 
 def without_validation(section: TrainingParams | FinetuneRecipe) -> float:

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from histo_monai.data.loaders.labeled import spread
+from histo_monai.data.loaders.labeled import NUM_SHOWN, spread
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.folds import training_diagnoses
 from histo_monai.data.tables.label_folds import LabelFolds
@@ -31,7 +31,6 @@ from histo_monai.finetuning.heads.unlabeled.self_training import (
     Unlabeled,
     labels_alone,
 )
-from histo_monai.finetuning.trainer import NUM_SHOWN
 from histo_monai.models.checkpoint import read_description
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.heads.mixture import Mixture

@@ -1,8 +1,9 @@
-"""A process with all libraries loaded, whose forks run the stages of one DVC command.
+"""A process with the libraries loaded, whose forks run the stages of one DVC command.
 
 Python loads torch, MONAI and Ignite in seconds, and DVC starts a new Python for each stage. `histo-monai dvc repro`
-loads them once: each `python -m histo_monai STAGE` passes its arguments, environment and terminal to that process, and
-ends with the exit status of the fork that ran it. All else is as with `dvc repro`.
+loads them once, those of trainings for a project that trains networks. Each `python -m histo_monai STAGE` passes its
+arguments, environment and terminal to that process, and ends with the exit status of the fork that ran it. All else is
+as with `dvc repro`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,15 @@ _STORED = "histo_monai.pipeline.stored_features"
 _LIBRARIES = (
     _CLI,
     *(f"{_STAGES}.{name}" for name in ("code", "index", "check", "compare", "report")),
-    *("torch", "torchvision", "ignite.handlers", "timm"),
+    "torch",
     *(f"{_STAGES}.{name}" for name in ("features", "finetune", "consistency", "evaluate", "heatmap")),
 )
 """Modules that are loaded beforehand, quick ones first; a command may begin after each."""
+_LIBRARIES_OF_TRAININGS = (
+    *("torchvision", "ignite.handlers", "histo_monai.transforms.augmentation", "timm"),
+    *(f"histo_monai.pipeline.{name}" for name in ("finetuning", "teaching")),
+)
+"""Modules that are loaded after them for a project that trains networks."""
 _LENGTH = 8
 """Bytes of the length of a request."""
 _TERMINAL = (0, 1, 2)
@@ -123,7 +129,8 @@ def _serve(listening: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, _reap)
     importlib.import_module(_THREADS).sleep_when_idle()
     gc.disable()  # what is imported lasts: see `utils.process.garbage`
-    waiting, loaded = list(_LIBRARIES), _code()
+    loaded = _code()
+    waiting = [*_LIBRARIES, *(_LIBRARIES_OF_TRAININGS if _trains_networks() else ())]
     while True:
         ready = select.select([listening.fileno(), 0], [], [], 0 if waiting else None)[0]
         if 0 in ready:
@@ -140,6 +147,18 @@ def _serve(listening: socket.socket) -> None:
             importlib.import_module(waiting.pop(0))
             if not waiting:  # four stages ask for this digest: forks know the parsed modules
                 importlib.import_module(_STORED).features_code_sha256()
+
+
+def _trains_networks() -> bool:
+    """Whether the project's networks are trained, or its params cannot be read, as the stages will report."""
+    params = importlib.import_module("histo_monai.pipeline.params")
+    try:
+        mode: str = params.load_params(
+            importlib.import_module("histo_monai.pipeline.paths").PARAMS
+        ).finetune.mode
+    except (OSError, ValueError):
+        return True
+    return mode != "head"
 
 
 def _reap(*_: object) -> None:

@@ -16,7 +16,7 @@ from histo_monai.models.heads.pairs import OrderHead, PairMLP
 from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.protocol import Task
 from histo_monai.training.pictures.patches import RIGHT, WRONG, Sheet
-from histo_monai.transforms.views import unaugmented_view
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.utils.randomness import Step
 from histo_monai.utils.transfer import sent
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine
@@ -22,6 +21,7 @@ from histo_monai.training.handlers import BestState, ScheduledRates
 from histo_monai.training.means import attach_means
 from histo_monai.training.schedule import Rates
 from histo_monai.utils.randomness import Step
+from histo_monai.utils.ranks import num_ranks, this_rank
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def pretrain(
         best=best,
         rank=lambda means: (means["loss"],),
         pictures={"answers": lambda: _picture(pretext, evaluator)},
-        images_per_step=pretext.batch_size * len(pretext.mpps) // idist.get_world_size(),
+        images_per_step=pretext.batch_size * len(pretext.mpps) // num_ranks(),
         records=records,
         prefix="pretext_",
     )
@@ -104,7 +104,7 @@ def pretrain(
 def placed(network: nn.Module, device: torch.device) -> nn.Module:
     """Network on its device in the fast memory order; wrapped in DDP for several processes."""
     to_device(network, device)
-    if idist.get_world_size() == 1:
+    if num_ranks() == 1:
         return network
     synchronise_batchnorm(network, device)
     ids = [device.index] if device.type == "cuda" else None
@@ -128,7 +128,7 @@ def _trainer(
         for encoder in frozen:
             freeze_statistics(encoder)
         patches, rows = (part.to(device, non_blocking=True) for part in batch)
-        now = Step(seed, engine.state.epoch, engine.state.iteration, idist.get_rank(), idist.get_world_size())
+        now = Step(seed, engine.state.epoch, engine.state.iteration, this_rank(), num_ranks())
         task = pretext.training_task(patches, rows, now)
         return training_step(pretext, network, optimizer, task, device, graphs)
 

@@ -18,7 +18,7 @@ from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import PretextSettings, VAESettings
 from histo_monai.pretraining.vae_decoder import Decoder
 from histo_monai.training.schedule import parameter_groups
-from histo_monai.transforms.views import unaugmented_view
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.utils.randomness import Step, generator
 from histo_monai.utils.transfer import sent
 

@@ -21,15 +21,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ignite.distributed as idist
 import numpy as np
 import torch
-from ignite.engine import Engine, Events
-from ignite.handlers import Timer
 
+from histo_monai.utils.ranks import num_ranks
 from histo_monai.utils.storage import disk_full_in_words
+
+if TYPE_CHECKING:  # Importing Ignite takes seconds, which whatever trains no network saves.
+    from ignite.engine import Engine
 
 _STAGES = ("pretrain", "finetune", "consistency")
 _FIRST = ("stage", "method", "student", "alpha", "mu")
@@ -97,7 +98,9 @@ def attach_tensorboard(
         images_per_step: of this process.
         first_step: 1, or the first step of a resumed training; earlier events from there on are discarded.
     """
-    from torch.utils.tensorboard import SummaryWriter  # imported by trainings only
+    from ignite.engine import Events
+    from ignite.handlers import Timer
+    from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(folder), purge_step=first_step if first_step > 1 else None)
     timer = Timer(average=False)
@@ -116,7 +119,7 @@ def attach_tensorboard(
                 writer.add_scalar(f"{prefix}{name}/{part}", value, step)
         for number, group in enumerate(optimizer.param_groups):
             writer.add_scalar(f"learning_rate/{number}", float(group["lr"]), step)
-        images = engine.state.epoch_length * images_per_step * idist.get_world_size()
+        images = engine.state.epoch_length * images_per_step * num_ranks()
         writer.add_scalar("images_per_second", images / max(timer.value(), 1e-9), step)
         for name, picture in pictures.items():
             writer.add_image(f"pictures/{name}", picture(), step, dataformats="HWC")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine, Events
@@ -18,6 +17,7 @@ from histo_monai.training.events import attach_tensorboard, writing_events
 from histo_monai.training.handlers import BestState, Curves, OrderOfEpoch, StopWhenNotFinite, attach_progress
 from histo_monai.training.ranks import note_step
 from histo_monai.training.resume import ResumePoint, Stateful
+from histo_monai.utils.ranks import this_rank
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def fit(
     done = point.restore()
     first_step = 1 + done * (len(training) if training is not None else 0)
     is_to_train = training is not None and done < epochs
-    if records.tensorboard is not None and idist.get_rank() == 0:
+    if records.tensorboard is not None and this_rank() == 0:
         if done == 0:
             shutil.rmtree(records.tensorboard, ignore_errors=True)  # events of another training
         if is_to_train:  # before the handler that saves the state, so every saved epoch has its events

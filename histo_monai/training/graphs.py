@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import ignite.distributed as idist
 import torch
 from torch import nn
 
 from histo_monai.models.encoder import Encoder
 from histo_monai.utils.process.forks import leave_garbage_to_parents
+from histo_monai.utils.ranks import num_ranks
 
 leave_garbage_to_parents()
 
@@ -57,7 +57,7 @@ class EncoderGraphs:
     """
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
-        is_able = device.type == "cuda" and idist.get_world_size() == 1
+        is_able = device.type == "cuda" and num_ranks() == 1
         self._encoders = [part for part in network.modules() if isinstance(part, Encoder)] if is_able else []
         self._captured: dict[Encoder, dict[Hashable, _Captured | None]] = {
             part: {} for part in self._encoders

@@ -6,7 +6,6 @@ import math
 import time
 from typing import Any
 
-import ignite.distributed as idist
 import torch
 from ignite.engine import Engine, Events
 from ignite.handlers import ProgressBar
@@ -17,6 +16,7 @@ from histo_monai.models.sharing.copies import TrainedState
 from histo_monai.training.schedule import Rates
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.progress import Now, gone_and_left, is_watched, say
+from histo_monai.utils.ranks import this_rank
 
 
 class TrainingDivergedError(InputError, ArithmeticError):
@@ -126,7 +126,7 @@ class Curves:
 
 def attach_progress(trainer: Engine, evaluator: Engine) -> None:
     """Attach a progress bar, or occasional log lines, and one line per epoch; first process only."""
-    if idist.get_rank() > 0:
+    if this_rank() > 0:
         return
     if is_watched():
         ProgressBar(persist=False, desc="train").attach(

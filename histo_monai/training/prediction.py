@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from ignite.engine import Engine
 from torch import nn
 from torch.optim.swa_utils import update_bn
 
 from histo_monai.data.loaders.labeled import LabeledLoader
 from histo_monai.models.task_model import TaskModel
 from histo_monai.training.device import in_memory_order, precision, to_device
-from histo_monai.training.means import attach_means
 from histo_monai.training.task import Task
-from histo_monai.transforms.views import unaugmented_view
+from histo_monai.transforms.fixed_views import unaugmented_view
 
 
 def single_view(patches: torch.Tensor, size_px: int, device: torch.device) -> torch.Tensor:
@@ -23,28 +21,6 @@ def single_view(patches: torch.Tensor, size_px: int, device: torch.device) -> to
     return in_memory_order(
         unaugmented_view(patches.to(device, non_blocking=True), size_px).squeeze(1), device
     )
-
-
-def build_evaluator(
-    network: Callable[[torch.Tensor], torch.Tensor], task: Task, targets: torch.Tensor
-) -> Engine:
-    """Engine over validation batches, with means of the objective's measures.
-
-    Args:
-        network: patches -> outputs, in evaluation mode.
-        targets: by row.
-    """
-
-    def step(engine: Engine, batch: tuple[torch.Tensor, torch.Tensor]) -> dict[str, torch.Tensor]:
-        patches, rows = batch
-        with torch.no_grad(), precision(task.device):
-            outputs = network(single_view(patches, task.patch_px, task.device))
-        wanted = targets[rows].to(task.device)
-        return task.objective.measure(outputs, wanted)
-
-    evaluator = Engine(step)
-    attach_means(evaluator, task.objective.MEASURES)
-    return evaluator
 
 
 def predict(network: nn.Module, task: Task, loader: Iterable[Any]) -> torch.Tensor:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Literal
 
-import ignite.distributed as idist
 import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, start_processes
@@ -130,6 +129,8 @@ def _in_rank(
     arguments: tuple[Any, ...],
 ) -> None:
     """Join the process group and work. Ignite's launcher is not used, as it takes any GPU present."""
+    import ignite.distributed as idist  # Late: Ignite takes seconds to load, and most runs have one process.
+
     keep_freed_memory()
     escape_unencodable()
     log_to_stderr(logging.INFO if is_logging and local_rank == 0 else logging.ERROR)

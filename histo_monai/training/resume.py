@@ -9,13 +9,15 @@ import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import ignite.distributed as idist
 import torch
-from ignite.engine import Engine, Events
 
+from histo_monai.utils.ranks import this_rank
 from histo_monai.utils.storage import file_sha256, whole_file
+
+if TYPE_CHECKING:  # Importing Ignite takes seconds, which whatever trains no network saves.
+    from ignite.engine import Engine
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,6 +64,8 @@ class ResumePoint:
 
     def attach(self, trainer: Engine) -> None:
         """Attach to a trainer such as MONAI's: resume a saved state at the start, save after every epoch."""
+        from ignite.engine import Events
+
         trainer.add_event_handler(Events.STARTED, self._go_on)
         trainer.add_event_handler(Events.EPOCH_COMPLETED, self.save)
 
@@ -71,7 +75,7 @@ class ResumePoint:
 
     def save(self, engine: Engine) -> None:
         """Save the state; handler of EPOCH_COMPLETED."""
-        if self._path is None or idist.get_rank() > 0:
+        if self._path is None or this_rank() > 0:
             return
         state = {name: part.state_dict() for name, part in self._parts.items()}
         saved = {"fingerprint": self._fingerprint, "epoch": engine.state.epoch, "parts": state}

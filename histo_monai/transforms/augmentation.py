@@ -6,15 +6,19 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
-from monai.transforms import RandomizableTransform
 from numpy.typing import NDArray
 
 from histo_monai.transforms import with_opencv, with_torch, with_triton
 from histo_monai.transforms.distributions import Source, check_number
+from histo_monai.transforms.geometry import check_patches
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.noise import pool_length
 from histo_monai.transforms.parameters import ViewParameters
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.quiet import quiet_library
+
+with quiet_library():  # MONAI loads nvImageCodec, which prints warnings where there is no GPU.
+    from monai.transforms import RandomizableTransform
 
 Parameters = TypeVar("Parameters")
 Views = TypeVar("Views")
@@ -156,11 +160,3 @@ def as_batch(patches: torch.Tensor | NDArray[np.uint8], *, alone: bool = False) 
         )
     check_patches(batch)
     return batch, is_one
-
-
-def check_patches(patches: torch.Tensor) -> None:
-    """Refuse batches other than uint8, shape (N, S, 3, H, H), by ValueError."""
-    if patches.dtype != torch.uint8 or patches.ndim != 5 or patches.shape[2] != 3:
-        raise ValueError(f"uint8 (N, S, 3, H, W) expected, got {patches.dtype} {tuple(patches.shape)}")
-    if patches.shape[3] != patches.shape[4]:
-        raise ValueError(f"square patches expected, got {patches.shape[3]} × {patches.shape[4]} px")

@@ -7,14 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from monai.transforms import MapTransform, RandomizableTransform
 
 from histo_monai.transforms.augmentation import Augmentation, as_batch
 from histo_monai.transforms.distributions import MAX_MAGNITUDE
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.transforms.randaugment import WeakStrongViews
 from histo_monai.transforms.supervised import SupervisedAugmentation
-from histo_monai.transforms.views import PretrainAugmentation, unaugmented_view
+from histo_monai.transforms.views import PretrainAugmentation
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.quiet import quiet_library
+
+with quiet_library():
+    from monai.transforms import MapTransform, RandomizableTransform
 
 Keys = Hashable | Sequence[Hashable]
 

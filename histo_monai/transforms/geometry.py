@@ -254,3 +254,11 @@ def _matrix(
 ) -> torch.Tensor:
     zero, one = torch.zeros_like(xx), torch.ones_like(xx)
     return torch.stack([xx, xy, x1, yx, yy, y1, zero, zero, one], dim=-1).unflatten(-1, (3, 3))
+
+
+def check_patches(patches: torch.Tensor) -> None:
+    """Refuse batches other than uint8, shape (N, S, 3, H, H), by ValueError."""
+    if patches.dtype != torch.uint8 or patches.ndim != 5 or patches.shape[2] != 3:
+        raise ValueError(f"uint8 (N, S, 3, H, W) expected, got {patches.dtype} {tuple(patches.shape)}")
+    if patches.shape[3] != patches.shape[4]:
+        raise ValueError(f"square patches expected, got {patches.shape[3]} × {patches.shape[4]} px")

@@ -44,8 +44,8 @@ class SupervisedAugmentation(Augmentation[ViewParameters, torch.Tensor]):
     own magnitudes.
 
     Args:
-        unaugmented_fraction: Fraction of samples without augmentation (`views.unaugmented_view`), as in tests: exact to
-            one sample per batch, and over many batches. The authors' code has one unaugmented view in three.
+        unaugmented_fraction: Fraction of samples without augmentation (`fixed_views.unaugmented_view`), as in tests:
+            exact to one sample per batch, and over many batches. The authors' code has one unaugmented view in three.
         stain_jitter: Largest change of the stains (`stains`); 0, the paper's value: none.
         operations: Scheduled operations.
 

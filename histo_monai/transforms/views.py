@@ -1,11 +1,10 @@
-"""Views: uint8 batches on a device -> float batches for a network."""
+"""Augmented views of pretraining: uint8 batches on a device -> float batches for a network."""
 
 from collections.abc import Sequence
 
 import torch
 
-from histo_monai.transforms import geometry
-from histo_monai.transforms.augmentation import Augmentation, check_patches, render
+from histo_monai.transforms.augmentation import Augmentation, render
 from histo_monai.transforms.distributions import OddUniform, Uniform
 from histo_monai.transforms.operations.base import Operation
 from histo_monai.transforms.operations.blur import Blur
@@ -30,28 +29,6 @@ PRETRAINING: tuple[Operation, ...] = (
     Blur(OddUniform(3, 7)),
     Hed(factor=Uniform(-0.035, 0.035), shift=Uniform(-0.035, 0.035)),
 )
-
-
-def unaugmented_view(patches: torch.Tensor, size_px: int) -> torch.Tensor:
-    """The view without augmentation: area-correct resize to `size_px`, 0..1.
-
-    Args:
-        patches: Shape (N, S, 3, H, H), uint8.
-
-    Returns:
-        Shape (N, S, 3, size_px, size_px), float32, 0..1, on the device of `patches`.
-
-    Raises:
-        ValueError: `patches` has another shape or type.
-    """
-    check_patches(patches)
-    flat = patches.flatten(0, 1)
-    if flat.shape[-1] == size_px:
-        view = flat.to(torch.float32).mul_(1 / 255)
-    else:
-        matrices = torch.eye(3, dtype=torch.float64).expand(len(flat), 3, 3)
-        view = geometry.warp(flat, matrices, size_px)
-    return view.unflatten(0, patches.shape[:2])
 
 
 class PretrainAugmentation(Augmentation[ViewParameters, torch.Tensor]):

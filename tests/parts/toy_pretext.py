@@ -14,7 +14,7 @@ from torch import nn
 from histo_monai.models.start import EncoderStart
 from histo_monai.pretraining.protocol import Task
 from histo_monai.pretraining.settings import PretextSettings
-from histo_monai.transforms.views import unaugmented_view
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.utils.randomness import Step
 from histo_monai.utils.settings.rules import Count, Positive
 

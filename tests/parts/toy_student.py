@@ -15,7 +15,7 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.protocol import Batch
 from histo_monai.semisupervised.settings import MethodSettings, StudentRecipe
 from histo_monai.training.schedule import Schedule
-from histo_monai.transforms.views import unaugmented_view
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.utils.settings.rules import Range
 
 Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

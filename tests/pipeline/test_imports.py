@@ -114,6 +114,25 @@ def test_what_python_loads_for_a_stage_is_among_its_files(root: Path) -> None:
         assert {path for path in map(Path, names) if not _is_wordless(path)} <= files
 
 
+TRAIN_NO_NETWORK = (
+    *(f"stages.{stage}" for stage in sorted(set(STAGES) - {"pretrain", "mil"})),
+    *(f"commands.{command}" for command in ("doctor", "features", "label", "map", "next", "suggest")),
+)
+"""At most heads on stored features: pretraining and mil train in every mode."""
+
+
+@pytest.mark.slow
+def test_what_trains_no_network_loads_no_library_of_trainings(root: Path) -> None:
+    modules = [f"histo_monai.pipeline.{name}" for name in TRAIN_NO_NETWORK]
+    code = (
+        "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
+    )
+    command = [sys.executable, "-c", code, *modules]
+    loaded = set(subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split())
+    assert {"torch", *modules} <= loaded
+    assert not loaded & {"ignite", "monai", "timm", "torchvision", "torch._dynamo", "torch.utils.tensorboard"}
+
+
 def test_an_import_in_a_function_counts_and_one_for_types_does_not(reached: Reached) -> None:
     start = (
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import small.types\nelse:\n    import small.real\n"

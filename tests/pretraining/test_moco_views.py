@@ -4,9 +4,9 @@ import torch
 
 from histo_monai.pretraining.contrastive_views import ContrastiveViews
 from histo_monai.transforms import geometry
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
-from histo_monai.transforms.views import unaugmented_view
 
 SIDE = 32
 

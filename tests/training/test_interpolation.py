@@ -10,8 +10,8 @@ from histo_monai.data.tables.tasks import split_rows
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.teaching.trainer import StudentResult
+from histo_monai.training.evaluator import build_evaluator
 from histo_monai.training.interpolation import Interpolation, interpolate, lowest, pooled
-from histo_monai.training.prediction import build_evaluator
 from histo_monai.training.schedule import Schedule
 from tests.students import taught
 from tests.waves import WaveTask

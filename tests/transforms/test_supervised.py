@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from histo_monai.transforms.distributions import Uniform
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.transforms.operations.geometric import Crop, Rotate, Scale
 from histo_monai.transforms.supervised import SUPERVISED, SupervisedAugmentation, stains
-from histo_monai.transforms.views import unaugmented_view
 from histo_monai.utils.stains import RGB_FROM_HED
 
 SIDE = 32

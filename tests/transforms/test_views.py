@@ -4,12 +4,13 @@ import torch
 from monai.transforms import RandomizableTransform
 
 from histo_monai.transforms import geometry
+from histo_monai.transforms.fixed_views import unaugmented_view
 from histo_monai.transforms.operations.blur import Blur
 from histo_monai.transforms.operations.brightness_contrast import BrightnessContrast
 from histo_monai.transforms.operations.hue_saturation import HueSaturation
 from histo_monai.transforms.operations.noise import Noise
 from histo_monai.transforms.sequence import UNUSED
-from histo_monai.transforms.views import PRETRAINING, PretrainAugmentation, unaugmented_view
+from histo_monai.transforms.views import PRETRAINING, PretrainAugmentation
 from histo_monai.utils.errors import InputError
 from tests.transforms.policies import PAPER, drawn_by, number_of, operations
 

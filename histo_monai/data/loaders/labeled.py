@@ -16,6 +16,9 @@ from histo_monai.data.loaders.pixels import LabeledPatches
 from histo_monai.data.loaders.resident import PatchLoader, repeated_batches
 from histo_monai.data.tables.tasks import task_targets
 
+NUM_SHOWN = 24
+"""Patches in a picture of predictions."""
+
 
 @dataclass(frozen=True)
 class LabeledLoader:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from histo_monai.data.loaders.labeled import LabeledLoader, PatchReading
 from histo_monai.data.loaders.loaders import Patches
 from histo_monai.data.loaders.resident import PatchLoader
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.ranks import num_ranks, this_rank
 
 
 def shuffled(
@@ -36,8 +36,8 @@ def shuffled(
         seed=seed,
         purpose=purpose,
         slides=dataset.slides_to_mix,
-        rank=idist.get_rank(),
-        world_size=idist.get_world_size(),
+        rank=this_rank(),
+        world_size=num_ranks(),
     )
     return reading.stream(dataset, rows, batches)
 
@@ -81,7 +81,7 @@ def two_streams(
     of_labeled = stream(labeled, batch_size, purpose="labeled")
     if chances is None:
         return of_labeled, stream(unlabeled, mu * batch_size, purpose="unlabeled")
-    of_rank = {"rank": idist.get_rank(), "world_size": idist.get_world_size()}
+    of_rank = {"rank": this_rank(), "world_size": num_ranks()}
     batches = WeightedBatches(
         chances, mu * batch_size, num_batches=num, seed=seed, purpose="unlabeled", **of_rank
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import torchvision
 from torch import nn
 
 from histo_monai.models.encoders.published import (
@@ -54,6 +53,8 @@ class Architecture:
 
 
 def _resnet(name: str, img_px: int) -> nn.Module:
+    import torchvision  # Late: it takes seconds to load, and few commands build a ResNet.
+
     trunk: nn.Module = torchvision.models.get_model(name, weights=None)
     trunk.fc, trunk.maxpool = nn.Identity(), MaxPool2d(kernel_size=3, stride=2, padding=1)
     return trunk

@@ -7,9 +7,8 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ignite.distributed as idist
 import numpy as np
 import torch
 from matplotlib import image
@@ -38,17 +37,19 @@ from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
 from histo_monai.pipeline.references import references
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
-from histo_monai.pipeline.teaching import Teaching, student_code
 from histo_monai.semisupervised import METHODS
-from histo_monai.semisupervised.teaching.neighbors import NeighborWeights
 from histo_monai.training.device import tensors_on
 from histo_monai.training.events import write_end
-from histo_monai.training.fit import Records
 from histo_monai.training.pictures.predictions import weak_and_strong
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.ranks import this_rank
 from histo_monai.utils.roles import FINETUNED, STUDENT
 from histo_monai.utils.storage import whole_folder, write_json
+
+if TYPE_CHECKING:  # Importing what trains networks takes seconds, which heads on stored features save.
+    from histo_monai.pipeline.teaching import Teaching
+    from histo_monai.semisupervised.teaching.neighbors import NeighborWeights
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,11 +115,11 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
         training = _teaching(assembly, of_run, rows, folds, read)
     folds = training.folds
     provenance = made_from(params, read, [rows.unlabeled, rows.validation])
-    if isinstance(training, Teaching):
+    if not isinstance(training, HeadTraining):
         training = training.weighed()
     validated, described = training.cross_validate()
     model, description, result = training.train(candidate=training.candidate(validated))
-    if idist.get_rank() > 0:
+    if this_rank() > 0:
         return
     course = validated if validated and is_counted else result
     choice = _choose(training, of_run, model, validated)
@@ -159,6 +160,9 @@ def _teaching(
     assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds, read: list[Path]
 ) -> Teaching:
     """All trainings of the run; `read`: input files for the provenance."""
+    from histo_monai.pipeline.teaching import Teaching, student_code
+    from histo_monai.training.fit import Records
+
     values = [*of_run, selected(assembly.params, PARAM_NAMES, of_run.method, of_run.student)]
 
     def records(fold: int | None, candidate: float | None, weighing: NeighborWeights | None) -> Records:
@@ -211,7 +215,7 @@ def _choose(
     assembly, rows = training.assembly, training.rows
     task, seed = assembly.task, assembly.params.evaluate.seed
     if len(rows.validation):
-        load = training.start if isinstance(training, Teaching) else None
+        load = None if isinstance(training, HeadTraining) else training.start
         start, _ = load(None) if load else assembly.load(of_run.models[FINETUNED])
         before, after = (training.predictions(one, rows.validation) for one in (start, model))
         return choose(before, after, task, rows.validation, seed=seed)

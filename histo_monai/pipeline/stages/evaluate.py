@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import image
 
-from histo_monai.data.loaders.labeled import LabeledLoader, spread
+from histo_monai.data.loaders.labeled import NUM_SHOWN, LabeledLoader, spread
 from histo_monai.data.tables.label_folds import LabelFolds, read_folds
 from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patches
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
@@ -23,11 +23,11 @@ from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures, depth_features
+from histo_monai.finetuning.frozen import frozen_encoder, starts_from_file
 from histo_monai.models.task_model import load_head
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows
 from histo_monai.pipeline.environment import num_cpus
-from histo_monai.pipeline.finetuning import frozen_encoder, starts_from_file
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, write_metrics
@@ -46,7 +46,6 @@ _LOG = logging.getLogger(__name__)
 
 SPLITS = ("validation", "test")
 NUM_BINS = 10
-NUM_SHOWN = 24
 HEADLINES = ("accuracy", "icc", "icc_a", "icc_b")
 """Metrics of each split in summary.json, for `dvc metrics show`; metrics.json holds all."""
 
@@ -206,13 +205,22 @@ def _encoded(
         return {name: {WHOLE: of_heads.deepest(table)} for name, table in tables.items()}, WHOLE
     model = of_run.models[FINETUNED] if fold is None else of_run.folds[FINETUNED] / paths.fold_model(fold)
     depth = assembly.load(model)[0].encoder.stages
-    if depth is None and starts_from_file(assembly, of_run.encoder_path):
+    num_statistics = assembly.params.finetune_section(assembly.task.kind).batchnorm_patches
+    if depth is None and starts_from_file(of_run.encoder_path, num_statistics):
         stored = stored_features(assembly.params, of_run.method, of_run.encoder, tables)
         if stored is not None:
             return stored, WHOLE
     seed = derive_seed(of_run.derived_seed, "finetune")
     seed = seed if fold is None else derive_seed(seed, "fold", fold)
-    encoder = frozen_encoder(assembly, of_run.encoder_path, given, seed=seed)
+    encoder = frozen_encoder(
+        of_run.encoder_path,
+        assembly.task,
+        assembly.reading,
+        given.train,
+        num_statistics,
+        assembly.params.evaluate.batch_size,
+        seed=seed,
+    )
     encoded = {
         name: depth_features(encoder, assembly.task, assembly.in_order(table).loader)
         for name, table in tables.items()
@@ -222,10 +230,16 @@ def _encoded(
 
 def _finetuned_out_of_fold(of_run: Run, labeled: pd.DataFrame) -> Predictions:
     """Predictions of the labeled patches by fine-tuned models and students trained without their patients."""
-    return {
-        name: _read_out_of_fold(folder / paths.PREDICTIONS, name, labeled)
-        for name, folder in of_run.folds.items()
-    }
+    found: Predictions = {}
+    for name, folder in of_run.folds.items():
+        path = folder / paths.PREDICTIONS
+        table = read_predictions(path)
+        if table.rows["patch_id"].tolist() != labeled["patch_id"].tolist():
+            raise InputError(
+                f"{path}: its patches differ from the run's labeled patches. Fix: run its stage again"
+            )
+        found[name] = table.predictions[name].reshape(len(labeled), -1)
+    return found
 
 
 def _baselines_of_folds(
@@ -244,15 +258,6 @@ def _baselines_of_folds(
         tables = {"validation": rows.validation}
         networks = {"validation": {name: values[fold_of == fold] for name, values in finetuned.items()}}
         yield _baselines(assembly, of_run, rows, tables, networks, colors, of_heads, fold)
-
-
-def _read_out_of_fold(path: Path, name: str, labeled: pd.DataFrame) -> np.ndarray:
-    table = read_predictions(path)
-    if table.rows["patch_id"].tolist() != labeled["patch_id"].tolist():
-        raise InputError(
-            f"{path}: its patches differ from the run's labeled patches. Fix: run its stage again"
-        )
-    return table.predictions[name].reshape(len(labeled), -1)
 
 
 def _metrics(
@@ -274,7 +279,7 @@ def _metrics(
         estimates |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
         metrics[split] = _plain(estimates)
     metrics["warnings"] = [
-        *_warnings(paths.LABELS_JSON),
+        *read_json(paths.LABELS_JSON, "run the index stage again", {"warnings": [str]})["warnings"],
         *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
     ]
     return metrics
@@ -300,10 +305,6 @@ def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
         model: {name: value.as_dict() for name, value in of_model.items()}
         for model, of_model in estimates.items()
     }
-
-
-def _warnings(path: Path) -> list[str]:
-    return list(read_json(path, "run the index stage again", {"warnings": [str]})["warnings"])
 
 
 def _draw(

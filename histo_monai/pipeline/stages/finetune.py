@@ -7,9 +7,8 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 import torch
@@ -30,7 +29,6 @@ from histo_monai.pipeline.context import (
     validation_metrics,
     write_fold_models,
 )
-from histo_monai.pipeline.finetuning import Finetuning
 from histo_monai.pipeline.frozen import HeadTraining
 from histo_monai.pipeline.imports import stage_sha256
 from histo_monai.pipeline.params import Params, load_params
@@ -40,12 +38,15 @@ from histo_monai.pipeline.provenance import made_from, without_ids, write_metric
 from histo_monai.pipeline.references import references
 from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.training.events import write_end
-from histo_monai.training.fit import Records
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.ranks import this_rank
 from histo_monai.utils.roles import FINETUNED
 from histo_monai.utils.storage import whole_folder
+
+if TYPE_CHECKING:  # Importing what trains networks takes seconds, which heads on stored features save.
+    from histo_monai.pipeline.finetuning import Finetuning
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     provenance = made_from(params, read, used)
     validated, described = training.cross_validate() if with_folds else (None, [])
     model, description, result = training.train(candidate=training.candidate(validated))
-    if idist.get_rank() > 0:
+    if this_rank() > 0:
         return
     if is_counted and validated:
         course = _Course(validated.validation, validated.curves, validated.results[0].picture)
@@ -169,6 +170,9 @@ def _write_doubtful(
 
 def _finetuning(assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds) -> Finetuning:
     """All trainings of the run."""
+    from histo_monai.pipeline.finetuning import Finetuning
+    from histo_monai.training.fit import Records
+
     values = [*of_run, selected(assembly.params, PARAM_NAMES)]
     read = [paths.PATCHES_CSV, of_run.encoder_path]
 

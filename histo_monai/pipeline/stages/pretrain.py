@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ignite.distributed as idist
 import pandas as pd
 import torch
 from matplotlib import image
@@ -33,6 +32,7 @@ from histo_monai.training.fit import Records
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.randomness import derive_seed
+from histo_monai.utils.ranks import num_ranks, this_rank
 from histo_monai.utils.settings.reader import as_tree
 from histo_monai.utils.storage import whole_folder
 
@@ -59,13 +59,13 @@ def run(method: str, encoder: int) -> None:
 
 
 def _train(device: torch.device, method: str, seed: int, params: Params, environment: Environment) -> None:
-    environment.use_cpus(idist.get_world_size())
+    environment.use_cpus(num_ranks())
     torch.manual_seed(derive_seed(seed, "initialisation"))
     pretext = build_pretext(method, params)
     slides, centers = read_surveyed_slides(paths.SLIDES_CSV), read_centers(paths.CENTERS_CSV)
     tables = [paths.SLIDES_CSV, paths.CENTERS_CSV]
     read = [*tables, *_weights_read(pretext, params), *PRETEXTS.own_files(method)]
-    provenance = made_from(params, read, [slides]) if idist.get_rank() == 0 else {}
+    provenance = made_from(params, read, [slides]) if this_rank() == 0 else {}
     load = partial(
         _loader, method, slides, centers, pretext=pretext, seed=seed, params=params, environment=environment
     )
@@ -90,7 +90,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
         rates=settings if isinstance(settings, TrainedSettings) else None,
         freezes_batchnorm=freezes_batchnorm(pretext, params),
     )
-    if idist.get_rank() == 0:
+    if this_rank() == 0:
         num_validation = int((centers["split"] == "validation").sum()) if validation is not None else 0
         _write(method, seed, params, pretext, result, num_validation, provenance)
         paths.checkpoint_path(stage).unlink(missing_ok=True)
@@ -143,8 +143,8 @@ def _loader(
         len(dataset),
         pretext.batch_size,
         seed=seed if split == "train" else None,
-        rank=idist.get_rank(),
-        world_size=idist.get_world_size(),
+        rank=this_rank(),
+        world_size=num_ranks(),
         slides=dataset.slides_to_mix,
     )
     return repeated_batches(dataset, batches, workers=environment.workers, device=environment.device)

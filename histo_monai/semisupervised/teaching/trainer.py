@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import ignite.distributed as idist
 import numpy as np
 import torch
 from ignite.engine import Engine, Events
@@ -22,14 +21,15 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch, SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt
 from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.training.evaluator import build_evaluator
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
 from histo_monai.training.handlers import BestState
 from histo_monai.training.interpolation import Candidates, Interpolation, Measures
-from histo_monai.training.prediction import build_evaluator
 from histo_monai.training.schedule import Schedule
 from histo_monai.training.task import Task
 from histo_monai.utils.randomness import Step
+from histo_monai.utils.ranks import num_ranks
 
 NUM_SHOWN = 8
 """Pairs of views in a picture."""
@@ -139,7 +139,7 @@ def train_student(
         best=best,
         rank=task.objective.rank,
         pictures={"pairs": lambda: picture(*step.show(shown))},
-        images_per_step=batches.images_per_step // idist.get_world_size(),
+        images_per_step=batches.images_per_step // num_ranks(),
         records=records,
     )
     if selects_epoch:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import ignite.distributed as idist
 import torch
 
 from histo_monai.slides import SlideError
@@ -16,6 +15,7 @@ from histo_monai.training.ranks import note_step, run_in_ranks
 from histo_monai.utils import storage
 from histo_monai.utils.process.cluster import cluster_address, map_over_cluster
 from histo_monai.utils.process.progress import progress
+from histo_monai.utils.ranks import num_ranks, this_rank, wait_for_ranks
 from histo_monai.wsi.heatmaps.origin import Origin, Origins
 from histo_monai.wsi.inference.jobs import SlideJob
 
@@ -145,7 +145,7 @@ def without_bad(
 
 def _process_batches(device: torch.device, batches: Sequence[Batch], workers: int, threads: int) -> None:
     """Process the slides of this rank in every batch."""
-    world = idist.get_world_size()
+    world = num_ranks()
     if world > 1:
         torch.set_num_threads(max(1, threads // world))
     for batch in batches:
@@ -160,10 +160,10 @@ def _process_batch(
     workers: int,
 ) -> None:
     """Process the slides of this rank in one batch."""
-    rank, world = idist.get_rank(), idist.get_world_size()
+    rank, world = this_rank(), num_ranks()
     origins = work.origins(device)
     left = [job for job in jobs if not _is_done(job, work, origins, folder, is_silent=rank > 0)]
-    idist.barrier()  # all ranks list the finished slides before any writes
+    wait_for_ranks()  # all ranks list the finished slides before any writes
     mine = split_by_bytes(left, world)[rank]
 
     @functools.cache

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import ignite.distributed as idist
 import numpy as np
 import pandas as pd
 import torch
@@ -20,6 +19,7 @@ from histo_monai.slides.tiles.blocks import CellBlocks
 from histo_monai.training.device import precision, to_device
 from histo_monai.training.ranks import note_step
 from histo_monai.utils.randomness import generator
+from histo_monai.utils.ranks import this_rank, wait_for_ranks
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.stream import SlidePatches
@@ -58,11 +58,11 @@ def write_adapted(
         SlideError: a slide cannot be read.
         InputError: the encoder cannot be used.
     """
-    if idist.get_rank() == 0:
+    if this_rank() == 0:
         patches, num_slides = _tissue(jobs, plan, num, seed)
         about: dict[str, float] = {"num_slides": num_slides, "mpp": plan.mpp}
         _write(device, source, target, patches, about, plan.batch_size, made_from)
-    idist.barrier()
+    wait_for_ranks()
 
 
 def write_adapted_to_rows(
@@ -81,7 +81,7 @@ def write_adapted_to_rows(
     Raises:
         InputError: the encoder or a patch cannot be used.
     """
-    if idist.get_rank() == 0:
+    if this_rank() == 0:
         ordered = rows.sort_values("patch_id", kind="stable", ignore_index=True)
         mixed = generator(seed, "statistics", "patches").permutation(len(ordered))[:num]
         shown = ordered.iloc[mixed].reset_index(drop=True)
@@ -93,7 +93,7 @@ def write_adapted_to_rows(
             note_step()
         about: dict[str, float] = {"num_slides": int(shown["slide_id"].nunique())}
         _write(device, source, target, torch.cat(parts), about, batch_size, made_from)
-    idist.barrier()
+    wait_for_ranks()
 
 
 def _write(
