@@ -20,7 +20,8 @@ from histo_monai.training.ranks import run_in_ranks
 _CPU = torch.device("cpu")
 _LIBRARIES = ("pytest", "timm.layers")
 _MODULES = (
-    *("models.batchnorm", "pipeline.cli", "pretraining.moco", "pretraining.rsp", "pretraining.vae"),
+    *("models.batchnorm", "pretraining.moco", "pretraining.rsp", "pretraining.vae"),
+    *("pipeline.cli", "pipeline.finetuning", "pipeline.teaching"),
     *(
         f"pipeline.stages.{name}"
         for name in ("consistency", "features", "finetune", "heatmap", "index", "pretrain")

@@ -51,9 +51,9 @@ def run_all(folder: Path, calls: list[list[str]]) -> str:
         capture_output=True,
         check=False,
     )
-    said = (done.stdout + done.stderr).decode("ascii")
-    assert done.returncode == 0, said[-3000:]
-    return said
+    printed = (done.stdout + done.stderr).decode("ascii")
+    assert done.returncode == 0, printed[-3000:]
+    return printed
 
 
 @pytest.fixture(scope="module")

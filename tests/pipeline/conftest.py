@@ -47,6 +47,11 @@ def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         f"histo_monai.pipeline.stages.{path.stem}"
         for path in (root / "histo_monai/pipeline/stages").glob("[a-z]*.py")
     ]
+    trainings = [
+        *("ignite.handlers", "timm", "torch.utils.tensorboard", "torchvision"),
+        *("histo_monai.pipeline.finetuning", "histo_monai.pipeline.teaching"),
+        *(f"histo_monai.pretraining.{name}" for name in ("moco", "rsp")),
+    ]
     dvc = [
         "dvc.cli.parser",
         "dvc.repo",
@@ -57,7 +62,13 @@ def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         "s3fs",
     ]
     with (
-        warm("python", "histo_monai", [*stages, "tests.pipeline.forests"], folder, ["-m", "histo_monai"]),
+        warm(
+            "python",
+            "histo_monai",
+            [*stages, *trainings, "tests.pipeline.forests"],
+            folder,
+            ["-m", "histo_monai"],
+        ),
         warm("dvc", "dvc", dvc, folder),
     ):
         yield folder

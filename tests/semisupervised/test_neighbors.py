@@ -76,24 +76,26 @@ def test_a_field_is_the_patch_and_the_eight_that_touch_it(
             assert torch.equal(own, around)
             torch.testing.assert_close(own, alone if classes is None else alone.clamp(min=1e-4).log())
             continue
-        said = []
+        predictions = []
         with open_slide(row["path"]) as slide:
             for down in (-P, 0, P):
                 for right in (-P, 0, P):
                     pixels = torch.from_numpy(slide.read(Box((row["y"] + down, row["x"] + right), P, 1.0)))
                     with torch.no_grad():
-                        said.append(task.objective.predictions(model(pixels[None].float() / 255))[0].double())
-        others = [*said[:4], *said[5:]]
+                        predictions.append(
+                            task.objective.predictions(model(pixels[None].float() / 255))[0].double()
+                        )
+        others = [*predictions[:4], *predictions[5:]]
         if classes is None:
             mean = sum(others) / 8
             torch.testing.assert_close(around.double(), mean, rtol=1e-3, atol=1e-5)
-            truth = (said[4] + 2.0 * (mean - said[4])).clamp(0, 1)
+            truth = (predictions[4] + 2.0 * (mean - predictions[4])).clamp(0, 1)
         else:
-            truth = said[4].clamp(min=1e-4) ** 0.5
+            truth = predictions[4].clamp(min=1e-4) ** 0.5
             for probabilities in others:
                 truth = truth * probabilities.clamp(min=1e-4) ** (2 / 8)
             truth = truth / truth.sum()
-            assert float((truth - said[4]).abs().max()) > 1e-3  # neighbors say something else
+            assert float((truth - predictions[4]).abs().max()) > 1e-3  # neighbors say something else
         torch.testing.assert_close(pseudo_label.double(), truth, rtol=1e-3, atol=1e-5)
 
 

@@ -55,8 +55,8 @@ def test_a_point_is_the_mean_over_seeds_of_the_metric() -> None:
 
 
 def test_runs_of_one_encoder_count_as_one() -> None:
-    lucky = [_member(0.9, 100, repeat=(1, seed)) for seed in range(4)]
-    (accuracy,) = (point for point in _points([_member(0.7, 100), *lucky]) if point.metric == "accuracy")
+    of_seeds = [_member(0.9, 100, repeat=(1, seed)) for seed in range(4)]
+    (accuracy,) = (point for point in _points([_member(0.7, 100), *of_seeds]) if point.metric == "accuracy")
     assert accuracy.estimate.value == pytest.approx(0.8)  # not 0.86, the mean over runs
     assert accuracy.seed_sd == pytest.approx(0.2 / np.sqrt(2))
     assert (accuracy.num_encoders, accuracy.num_seeds) == (2, 5)

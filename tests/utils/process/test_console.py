@@ -23,7 +23,7 @@ for name in ("", *STAGES, *COMMANDS):
 """
 
 
-def said(program: list[str], folder: Path, encoding: str) -> subprocess.CompletedProcess[bytes]:
+def outcome(program: list[str], folder: Path, encoding: str) -> subprocess.CompletedProcess[bytes]:
     environment = os.environ | {"PYTHONIOENCODING": encoding, "COLUMNS": "200"}
     return subprocess.run(
         [sys.executable, *program], cwd=folder, env=environment, capture_output=True, check=False
@@ -34,7 +34,7 @@ def said(program: list[str], folder: Path, encoding: str) -> subprocess.Complete
 def test_help_of_every_command_is_shown_whole(encoding: str, tmp_path: Path) -> None:
     from histo_monai.pipeline.arguments import COMMANDS, STAGES
 
-    done = said(["-c", EVERY_HELP], tmp_path, encoding)
+    done = outcome(["-c", EVERY_HELP], tmp_path, encoding)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode(encoding)
     assert all(f"end of {name}" in text for name in (*STAGES, *COMMANDS))
@@ -44,7 +44,7 @@ def test_help_of_every_command_is_shown_whole(encoding: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_an_error_names_a_file_the_console_cannot_show(encoding: str, tmp_path: Path) -> None:
     name = "Prä\N{MUSICAL SYMBOL G CLEF}.xml"
-    done = said(["-m", "histo_monai", "convert", name, "out.geojson"], tmp_path, encoding)
+    done = outcome(["-m", "histo_monai", "convert", name, "out.geojson"], tmp_path, encoding)
     assert done.returncode == 1
     (line,) = done.stderr.decode(encoding).splitlines()
     assert r"\U0001d11e.xml" in line

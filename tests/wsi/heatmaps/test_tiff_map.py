@@ -23,8 +23,8 @@ def _raster(rows: int, columns: int) -> np.ndarray:
 def test_a_map_comes_back_to_within_half_a_step_and_its_stride_exactly(tmp_path, stride_um):
     raster = _raster(40, 57)
     write_map(tmp_path / "a" / "map.tif", raster, stride_um)
-    values, told_um = read_map(tmp_path / "a" / "map.tif")
-    assert told_um == stride_um
+    values, written_um = read_map(tmp_path / "a" / "map.tif")
+    assert written_um == stride_um
     assert values.dtype == np.float32
     np.testing.assert_array_equal(np.isnan(values), np.isnan(raster))
     np.testing.assert_allclose(values, raster, rtol=0, atol=1 / 508 + 1e-7)
