@@ -18,7 +18,7 @@ import yaml
 
 from tests.absent import skip_outside_ci
 from tests.folders import NewFolder
-from tests.pipeline.warm import warm
+from tests.pipeline.warm import TRAININGS, warm
 
 Shell = Callable[..., str]
 
@@ -47,11 +47,6 @@ def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         f"histo_monai.pipeline.stages.{path.stem}"
         for path in (root / "histo_monai/pipeline/stages").glob("[a-z]*.py")
     ]
-    trainings = [
-        *("ignite.handlers", "timm", "torch.utils.tensorboard", "torchvision"),
-        *("histo_monai.pipeline.finetuning", "histo_monai.pipeline.teaching"),
-        *(f"histo_monai.pretraining.{name}" for name in ("moco", "rsp")),
-    ]
     dvc = [
         "dvc.cli.parser",
         "dvc.repo",
@@ -65,7 +60,7 @@ def commands(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         warm(
             "python",
             "histo_monai",
-            [*stages, *trainings, "tests.pipeline.forests"],
+            [*stages, *TRAININGS, "tests.pipeline.forests"],
             folder,
             ["-m", "histo_monai"],
         ),

@@ -25,7 +25,7 @@ from histo_monai.utils.errors import InputError
 from tests.folders import NewFolder
 from tests.hostile import project
 from tests.pipeline.conftest import Shell, copy_tracked
-from tests.pipeline.warm import warm
+from tests.pipeline.warm import TRAININGS, warm
 
 pytestmark = pytest.mark.slow
 VENDORED = "histo_monai/reports/site/vendored"
@@ -77,7 +77,7 @@ class Installed:
 def installed(wheel: Path, module_folder: NewFolder) -> Iterator[Installed]:
     """Its stages are forks of a process that has imported the package from the wheel."""
     environment = Installed(module_folder("environment"), wheel)
-    modules = [f"histo_monai.pipeline.stages.{name}" for name in STAGES]
+    modules = [*(f"histo_monai.pipeline.stages.{name}" for name in STAGES), *TRAININGS]
     python = environment.bin / "python"
     with warm(
         "python", "histo_monai", modules, environment.stages, ["-m", "histo_monai"], python=python, path=None

@@ -39,6 +39,12 @@ with socket.socket(socket.AF_UNIX) as line:
 sys.exit(status[0] if status else 137)
 """
 
+TRAININGS = (
+    *("ignite.handlers", "timm", "torch.utils.tensorboard", "torchvision"),
+    *("histo_monai.pipeline.finetuning", "histo_monai.pipeline.teaching"),
+    *(f"histo_monai.pretraining.{name}" for name in ("moco", "rsp")),
+)
+"""Modules that stages import when they train a network."""
 _CHECKOUT = Path(__file__).parents[2]
 
 
