@@ -39,7 +39,7 @@ _LIBRARIES = (
     *(f"{_STAGES}.{name}" for name in ("features", "finetune", "consistency", "evaluate", "heatmap")),
 )
 """Modules that are loaded beforehand, quick ones first; a command may begin after each."""
-_LIBRARIES_OF_TRAININGS = (
+TRAINING_LIBRARIES = (
     *("torchvision", "ignite.handlers", "histo_monai.transforms.augmentation", "timm"),
     *(f"histo_monai.pipeline.{name}" for name in ("finetuning", "teaching")),
 )
@@ -130,7 +130,7 @@ def _serve(listening: socket.socket) -> None:
     importlib.import_module(_THREADS).sleep_when_idle()
     gc.disable()  # what is imported lasts: see `utils.process.garbage`
     loaded = _code()
-    waiting = [*_LIBRARIES, *(_LIBRARIES_OF_TRAININGS if _trains_networks() else ())]
+    waiting = [*_LIBRARIES, *(TRAINING_LIBRARIES if _trains_networks() else ())]
     while True:
         ready = select.select([listening.fileno(), 0], [], [], 0 if waiting else None)[0]
         if 0 in ready:

@@ -33,11 +33,15 @@ def swept(finished: Any, shell: Shell, module_folder: NewFolder) -> Path:
     )
     shell(f"{patches_only} -S alpha=0.5 -S mu=1,2 {EVALUATE}", folder)
     shell(f"{patches_only} -S alpha=0.001 --name too-few {EVALUATE}", folder)
+    shell("dvc queue start", folder)
+    without_worker = 0
     for _ in range(75):
         status = shell("dvc queue status", folder)
         if not re.search("Running|Queued", status):
             return folder
-        if "Worker status: 0 active, 0 idle" in status:  # Also where a busy machine has stopped it early.
+        is_without = "Running" not in status and "Worker status: 0 active, 0 idle" in status
+        without_worker = without_worker + 1 if is_without else 0
+        if without_worker == 5:  # Not still starting: a busy machine has stopped it early.
             shell("dvc queue start", folder)
         time.sleep(4)
     pytest.fail(shell("dvc queue status", folder))

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from histo_monai.pipeline.warm import TRAINING_LIBRARIES
+
 _COMMAND = """#!{python} -IS
 import array, json, os, socket, sys
 arguments = sys.argv[1:]
@@ -40,8 +42,8 @@ sys.exit(status[0] if status else 137)
 """
 
 TRAININGS = (
-    *("ignite.handlers", "timm", "torch.utils.tensorboard", "torchvision"),
-    *("histo_monai.pipeline.finetuning", "histo_monai.pipeline.teaching"),
+    *TRAINING_LIBRARIES,
+    "torch.utils.tensorboard",
     *(f"histo_monai.pretraining.{name}" for name in ("moco", "rsp")),
 )
 """Modules that stages import when they train a network."""

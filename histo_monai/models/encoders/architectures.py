@@ -21,6 +21,7 @@ from histo_monai.models.encoders.published import (
 )
 from histo_monai.models.layers import MaxPool2d
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.process.garbage import lasting
 
 _MLP_LAYER = "mlp_layer"
 _MLP_LAYERS = ("Mlp", "GluMlp", "SwiGLU", "SwiGLUPacked")
@@ -53,7 +54,8 @@ class Architecture:
 
 
 def _resnet(name: str, img_px: int) -> nn.Module:
-    import torchvision  # Late: it takes seconds to load, and few commands build a ResNet.
+    with lasting():  # Late: it takes seconds to load, and few commands build a ResNet.
+        import torchvision
 
     trunk: nn.Module = torchvision.models.get_model(name, weights=None)
     trunk.fc, trunk.maxpool = nn.Identity(), MaxPool2d(kernel_size=3, stride=2, padding=1)

@@ -42,6 +42,7 @@ from histo_monai.training.device import tensors_on
 from histo_monai.training.events import write_end
 from histo_monai.training.pictures.predictions import weak_and_strong
 from histo_monai.training.resume import fingerprint
+from histo_monai.utils.process.garbage import lasting
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.ranks import this_rank
 from histo_monai.utils.roles import FINETUNED, STUDENT
@@ -160,8 +161,9 @@ def _teaching(
     assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds, read: list[Path]
 ) -> Teaching:
     """All trainings of the run; `read`: input files for the provenance."""
-    from histo_monai.pipeline.teaching import Teaching, student_code
-    from histo_monai.training.fit import Records
+    with lasting():
+        from histo_monai.pipeline.teaching import Teaching, student_code
+        from histo_monai.training.fit import Records
 
     values = [*of_run, selected(assembly.params, PARAM_NAMES, of_run.method, of_run.student)]
 

@@ -40,6 +40,7 @@ from histo_monai.pipeline.skip import NO_PATCHES, has_patches, leave_empty
 from histo_monai.training.events import write_end
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.resume import fingerprint
+from histo_monai.utils.process.garbage import lasting
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.ranks import this_rank
 from histo_monai.utils.roles import FINETUNED
@@ -170,8 +171,9 @@ def _write_doubtful(
 
 def _finetuning(assembly: Assembly, of_run: Run, rows: TrainingRows, folds: LabelFolds) -> Finetuning:
     """All trainings of the run."""
-    from histo_monai.pipeline.finetuning import Finetuning
-    from histo_monai.training.fit import Records
+    with lasting():
+        from histo_monai.pipeline.finetuning import Finetuning
+        from histo_monai.training.fit import Records
 
     values = [*of_run, selected(assembly.params, PARAM_NAMES)]
     read = [paths.PATCHES_CSV, of_run.encoder_path]
