@@ -194,17 +194,18 @@ def training_rows(patches: pd.DataFrame, problem: Problem) -> TrainingRows:
     return TrainingRows(labeled=labeled, train=train, unlabeled=train, validation=labeled.iloc[:0])
 
 
-def changed_params(changes: Sequence[str], patch_px: int) -> Params:
-    """params.yaml for own data, with changes.
+def changed_params(changes: Sequence[str], patch_px: int, file: Path = PARAMS) -> Params:
+    """Params for own data, with changes.
 
     Args:
         changes: dotted key=value.
         patch_px: side of the encoder's patches.
+        file: of the params that do not change.
 
     Raises:
         InputError: a change names no param, or a value is refused.
     """
-    tree: dict[str, Any] = yaml.safe_load(PARAMS.read_text())
+    tree: dict[str, Any] = yaml.safe_load(file.read_text())
     tree |= {"source": "raw", "dataset": "own", "pretraining_dataset": "own", "patch_px": patch_px}
     for change in changes:
         dotted, _, value = change.partition("=")
@@ -213,7 +214,7 @@ def changed_params(changes: Sequence[str], patch_px: int) -> Params:
         for name in sections:
             part = part.get(name, {}) if isinstance(part, dict) else {}
         if key not in part:
-            raise InputError(f"--set {change}: params.yaml has no {dotted}. Fix: name one of its params.")
+            raise InputError(f"--set {change}: {file.name} has no {dotted}. Fix: name one of its params.")
         part[key] = yaml.safe_load(value)
     return parse_params(tree)
 
