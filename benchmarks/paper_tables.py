@@ -20,6 +20,7 @@ import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -202,7 +203,14 @@ def _trained(place: Place, cells: Sequence[Cell], workers: int) -> Iterator[Cell
 
 
 def train(place: Place, cell: Cell) -> Cell:
-    """Fine-tune, teach the students, and save the predictions of each."""
+    """Fine-tune, teach the students, and save the predictions of each; log.txt has their epochs."""
+    place.of(cell).mkdir(parents=True, exist_ok=True)
+    with (place.of(cell) / "log.txt").open("a") as log, redirect_stdout(log), redirect_stderr(log):
+        _train(place, cell)
+    return cell
+
+
+def _train(place: Place, cell: Cell) -> None:
     table = table_of(place.real, TASKS[cell.task], cell.fold)
     encoder, model = place.encoder(cell.method), place.of(cell) / "finetuned" / MODEL
     if not model.exists():
@@ -232,8 +240,7 @@ def train(place: Place, cell: Cell) -> Cell:
             ).train()[0]
         predictions = assembly.predictions(predicting, _split(table, "test"))
         with whole_file(path) as draft:
-            np.savez(draft, predictions=predictions, num_labels=len(rows.labeled))
-    return cell
+            np.savez(draft, predictions=predictions)
 
 
 def table_of(real: Path, task: RealTask, fold: int) -> pd.DataFrame:
