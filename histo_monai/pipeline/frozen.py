@@ -194,13 +194,11 @@ class HeadTraining:
     def _fit(self, folds: Sequence[int | None]) -> None:
         """Fit the heads of some folds, None for all labels, in several processes; a fitted head stays."""
         folds = [fold for fold in folds if fold not in self._fitted]
-        if self.student and vars(METHODS[self.student]).get(
-            "has_finetuned_head", False
-        ):  # A subclass fits its own.
+        settings = self.assembly.params.consistency.methods[self.student] if self.student else None
+        if settings and settings.has_finetuned_head and not METHODS.own_files(self.student):
             for fold in folds:
                 self._fitted[fold] = self._finetuned(fold)
             return
-        settings = self.assembly.params.consistency.methods[self.student] if self.student else None
         work = partial(on_one_core, fit_head, self.student, settings)
         found: Iterable[SelfTrained] = (
             work(self._data(fold)) for fold in folds

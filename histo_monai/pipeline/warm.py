@@ -37,10 +37,11 @@ _LIBRARIES = (
     *(f"{_STAGES}.{name}" for name in ("code", "index", "check", "compare", "report")),
     "torch",
     *(f"{_STAGES}.{name}" for name in ("features", "finetune", "consistency", "evaluate", "heatmap")),
+    "timm",
 )
 """Modules that are loaded beforehand, quick ones first; a command may begin after each."""
 TRAINING_LIBRARIES = (
-    *("torchvision", "ignite.handlers", "histo_monai.transforms.augmentation", "timm"),
+    *("torchvision", "ignite.handlers", "histo_monai.transforms.augmentation"),
     *(f"histo_monai.pipeline.{name}" for name in ("finetuning", "teaching")),
 )
 """Modules that are loaded after them for a project that trains networks."""

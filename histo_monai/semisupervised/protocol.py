@@ -43,8 +43,6 @@ class Batch:
 class HeadTeacher(Protocol):
     """A method that fits a head on frozen features of labeled and unlabeled patches.
 
-    A method whose head is always that of the fine-tuning has `has_finetuned_head = True`; nothing is then fitted.
-
     Attributes:
         Settings: frozen dataclass below `settings.MethodSettings`, with "head" in `finetune_modes`.
     """

@@ -21,12 +21,15 @@ class MethodSettings:
             (`protocol.SemiSupervised`), "last" and "adapters" if its encoder does not train, "head" for heads on frozen
             features (`protocol.HeadTeacher`).
         reads_diagnoses: whether `HeadData.unlabeled` brings the diagnoses of training slides.
+        has_finetuned_head: whether the method's head is always that of the fine-tuning. Then nothing is fitted, and the
+            method's file is not imported. Methods in `own_methods` fit their own head.
     """
 
     by_recipe: ClassVar[bool] = False
     needs_neighbors: ClassVar[bool] = False
     finetune_modes: ClassVar[tuple[str, ...]] = ("all",)
     reads_diagnoses: ClassVar[bool] = False
+    has_finetuned_head: ClassVar[bool] = False
 
     @property
     def keeps_best_epoch(self) -> bool:
@@ -125,6 +128,7 @@ class SupervisedSettings(ByRecipe):
     """Settings of the supervised baseline: none beside the recipe."""
 
     finetune_modes: ClassVar[tuple[str, ...]] = ("all", "head")
+    has_finetuned_head: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

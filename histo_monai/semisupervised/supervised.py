@@ -17,7 +17,6 @@ class Supervised(Student):
     """Student that learns from labeled views alone."""
 
     Settings: ClassVar[type] = SupervisedSettings
-    has_finetuned_head: ClassVar[bool] = True
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)

@@ -43,6 +43,7 @@ sys.exit(status[0] if status else 137)
 
 TRAININGS = (
     *TRAINING_LIBRARIES,
+    "timm",
     "torch.utils.tensorboard",
     *(f"histo_monai.pretraining.{name}" for name in ("moco", "rsp")),
 )

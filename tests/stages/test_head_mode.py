@@ -27,7 +27,9 @@ from histo_monai.pipeline.suggestions.merging import answer_files, merge_labels
 from histo_monai.reports.labeling.answers import Answers
 from histo_monai.reports.site.blocks import Pictures
 from histo_monai.reports.site.doubtful import NUM_PICTURES
+from histo_monai.semisupervised import METHODS
 from histo_monai.utils.errors import InputError
+from histo_monai.utils.settings.registry import Part
 from tests.folders import NewFolder, work_in_copy
 from tests.hostile.project import OWN, STAGES, params_with, with_cell, write_own_project
 
@@ -336,6 +338,8 @@ def test_the_supervised_student_is_the_finetuned_head_and_fits_none(monkeypatch:
     folder = Path("data/models/random-0-supervised-0/student")
     shutil.rmtree(folder)
     monkeypatch.setattr("histo_monai.pipeline.frozen.fit_head", refuse)
+    not_there = Part("nowhere:Nothing", "histo_monai.semisupervised.settings:SupervisedSettings")
+    monkeypatch.setitem(METHODS, "supervised", not_there)  # so the method's file is not imported
     assert main(("consistency", *RUN)) == 0
     with pytest.raises(AssertionError, match="fitted"):
         main(("consistency", *RUN[:2], "--student", "self_training", *RUN[4:]))
