@@ -12,14 +12,12 @@ on after a stop.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import hashlib
 import logging
 import math
-import multiprocessing
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -33,11 +31,19 @@ from atlas import ROOT, lay_out, read_slides
 from numpy.typing import NDArray
 from real.encoders import digest_of
 from real.figures import METRICS, Replicates, crossed, difference, estimate
-from real.jobs import one_thread_each
-from real.tasks import TASKS, RealTask, check_data, data_digest, fold_of_rows, read_patches, targets_of
-from real.trained import changed_params
+from real.jobs import one_thread_each, over_processes
+from real.tasks import (
+    TASKS,
+    RealTask,
+    check_data,
+    data_digest,
+    fold_of_rows,
+    labeled_rows_of,
+    read_patches,
+    targets_of,
+)
+from real.trained import assembly_of, changed_params, no_picture
 
-from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.tables.label_folds import LabelFolds
 from histo_monai.data.tables.splits import label_ranks, labeled_rows, random_splits
 from histo_monai.evaluation.metrics import Estimate, Resampling
@@ -45,11 +51,9 @@ from histo_monai.models.checkpoint import save_model
 from histo_monai.models.layers import merged_state
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.context import Assembly, TrainingRows
-from histo_monai.pipeline.environment import read_environment
 from histo_monai.pipeline.finetuning import Finetuning
 from histo_monai.pipeline.teaching import Teaching
 from histo_monai.training.fit import Records
-from histo_monai.training.task import Task
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import derive_seed, generator
 from histo_monai.utils.storage import whole_file, whole_folder
@@ -188,18 +192,8 @@ def run(place: Place, cells: Sequence[Cell], workers: int) -> None:
     print(
         f"{len(cells)} fine-tunings and {num_students} students count; {len(missing)} fine-tunings are not complete"
     )
-    for number, cell in enumerate(_trained(place, missing, workers), start=1):
+    for number, cell in enumerate(over_processes(partial(train, place), missing, workers), start=1):
         print(f"{number} of {len(missing)}: {' '.join(map(str, cell))}", flush=True)
-
-
-def _trained(place: Place, cells: Sequence[Cell], workers: int) -> Iterator[Cell]:
-    work = partial(train, place)
-    if workers == 1:
-        one_thread_each()
-        yield from map(work, cells)
-        return
-    with multiprocessing.get_context("spawn").Pool(workers, one_thread_each) as pool:
-        yield from pool.imap_unordered(work, cells)
 
 
 def train(place: Place, cell: Cell) -> Cell:
@@ -216,7 +210,7 @@ def _train(place: Place, cell: Cell) -> None:
     if not model.exists():
         assembly, rows = _parts(table, cell, FINETUNED)
         finetuning = Finetuning(
-            assembly, encoder, rows, LabelFolds({}), derive_seed(0, "finetune"), _no_picture, _no_records
+            assembly, encoder, rows, LabelFolds({}), derive_seed(0, "finetune"), no_picture, _no_records
         )
         trained, description, _ = finetuning.train()
         with whole_folder(model.parent) as draft:
@@ -235,7 +229,7 @@ def _train(place: Place, cell: Cell) -> None:
                 rows,
                 LabelFolds({}),
                 derive_seed(0, "consistency"),
-                _no_picture,
+                no_picture,
                 _no_records,
             ).train()[0]
         predictions = assembly.predictions(predicting, _split(table, "test"))
@@ -246,10 +240,10 @@ def _train(place: Place, cell: Cell) -> None:
 def table_of(real: Path, task: RealTask, fold: int) -> pd.DataFrame:
     """Labeled patches of a task with split and label rank; a fold's patients are the test patients."""
     patches = read_patches(real, task)
-    targets = targets_of(task, patches)
-    is_labeled = ~np.isnan(targets) if task.classes is None else targets >= 0
     is_tested = fold_of_rows(task, patches) == fold
-    table = patches.assign(split=np.where(is_tested, "test", ""))[is_labeled].reset_index(drop=True)
+    table = patches.assign(split=np.where(is_tested, "test", ""))[labeled_rows_of(task, patches)].reset_index(
+        drop=True
+    )
     table["split"] = random_splits(table, VALIDATION_FRACTION, generator(fold, "paper tables, splits"))
     order = generator(fold, "paper tables, patches").permutation(len(table))
     place_in_split = table.iloc[order].groupby("split").cumcount().sort_index()
@@ -268,12 +262,7 @@ def _parts(table: pd.DataFrame, cell: Cell, mu: int) -> tuple[Assembly, Training
     rows = TrainingRows(labeled_rows(table, cell.alpha), train_rows, train_rows, _split(table, "validation"))
     changes = [f"alpha={cell.alpha}", *SMALL, *schedule(len(rows.labeled), len(train_rows), mu)]
     params = changed_params(changes, PATCH_PX, PAPER)
-    classes = TASKS[cell.task].classes
-    device = torch.device("cpu")
-    environment = dataclasses.replace(read_environment(), device=device, workers=0, cpus=1)
-    task = Task(list(classes) if classes else None, patch_px=PATCH_PX, device=device)
-    reading = PatchReading(PATCH_PX, task.classes, 0, device)
-    return Assembly(params, environment, table, task, reading), rows
+    return assembly_of(params, table, TASKS[cell.task], torch.device("cpu")), rows
 
 
 def schedule(num_labeled: int, num_unlabeled: int, mu: int) -> list[str]:
@@ -380,13 +369,10 @@ def _saved(assembly: Assembly, model: Path, _: int | None) -> tuple[TaskModel, d
     return assembly.load(model)
 
 
-def _no_picture(*_: Any) -> NDArray[np.uint8]:
-    return np.zeros((1, 1, 3), np.uint8)
-
-
 def _no_records(*_: Any) -> Records:
     return Records()
 
 
 if __name__ == "__main__":
+    one_thread_each()
     sys.exit(main())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from .models import BenchmarkModel, Problem
 from .tasks import ALL_LABELS, TASKS, read_patches, split_rows
 
 _LOG = logging.getLogger(__name__)
+
+Work = TypeVar("Work")
+Done = TypeVar("Done")
 
 
 class Job(NamedTuple):
@@ -120,16 +123,18 @@ class Bench:
         _LOG.info("run: jobs=%d done=%d workers=%d", len(jobs), len(jobs) - len(missing), workers)
         for name, model, fold in dict.fromkeys((job.task, job.model, job.fold) for job in missing):
             self.models[model].prepare(self.real, self.cache, TASKS[name], fold)
-        for number, job in enumerate(self._trained(missing, workers), start=1):
+        trained = over_processes(partial(_train_one, self), missing, workers)
+        for number, job in enumerate(trained, start=1):
             _LOG.info("run: %d of %d: %s", number, len(missing), " ".join(map(str, job)))
 
-    def _trained(self, jobs: Sequence[Job], workers: int) -> Iterator[Job]:
-        work = partial(_train_one, self)
-        if workers == 1:
-            yield from map(work, jobs)
-            return
-        with multiprocessing.get_context("spawn").Pool(workers, one_thread_each) as pool:
-            yield from pool.imap_unordered(work, jobs)
+
+def over_processes(work: Callable[[Work], Done], jobs: Sequence[Work], workers: int) -> Iterator[Done]:
+    """Results as they come: of this process, or of several with one thread each."""
+    if workers == 1:
+        yield from map(work, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers, one_thread_each) as pool:
+        yield from pool.imap_unordered(work, jobs)
 
 
 def one_thread_each() -> None:

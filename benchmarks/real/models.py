@@ -25,7 +25,7 @@ from histo_monai.wsi.typical import choose_typical
 from .encoders import description_of, keeps_statistics
 from .features import ColorSource, EncoderSource, FileSource, Source, WithColor
 from .surroundings import PLACES, WithField
-from .tasks import RealTask, Split, targets_of
+from .tasks import RealTask, Split, labeled_rows_of, targets_of
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,8 @@ class Problem:
     @property
     def labelable(self) -> NDArray[np.intp]:
         """Training patients' rows that have a label, in the budget or not."""
-        targets, rows = targets_of(self.task, self.patches), self.split.unlabeled
-        has_label = np.isfinite(targets) if self.num_classes is None else targets >= 0
-        return rows[has_label[rows]]
+        rows = self.split.unlabeled
+        return rows[labeled_rows_of(self.task, self.patches)[rows]]
 
     @property
     def num_classes(self) -> int | None:

@@ -167,6 +167,12 @@ def targets_of(task: RealTask, patches: pd.DataFrame) -> NDArray:
     return pd.Index(task.classes).get_indexer(pd.Index(patches["label"])).astype(np.int64)
 
 
+def labeled_rows_of(task: RealTask, patches: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether each patch has a class or score; Shape (n,)."""
+    targets = targets_of(task, patches)
+    return ~np.isnan(targets) if task.classes is None else targets >= 0
+
+
 def fold_of_rows(task: RealTask, patches: pd.DataFrame) -> NDArray[np.int64]:
     """The fold that tests each row; Shape (n,). A patient has one fold; no label is looked at."""
     fold = np.empty(len(patches), np.int64)
@@ -205,8 +211,7 @@ def split_rows(task: RealTask, patches: pd.DataFrame, fold: int, subset: int, bu
     Raises:
         ValueError: the training patients have fewer labels than the budget.
     """
-    targets = targets_of(task, patches)
-    has_label = ~np.isnan(targets) if task.classes is None else targets >= 0
+    has_label = labeled_rows_of(task, patches)
     is_tested = fold_of_rows(task, patches) == fold
     pool = np.flatnonzero(~is_tested & has_label)
     if budget > len(pool):

@@ -113,7 +113,7 @@ class Trained:
             rows,
             folds,
             derive_seed(subset, "consistency"),
-            _no_picture,
+            no_picture,
             lambda *_: Records(),
         ).weighed()
         validated, _ = teaching.cross_validate()
@@ -122,13 +122,7 @@ class Trained:
     def _assembly(self, patches: pd.DataFrame, problem: Problem) -> Assembly:
         """The product's parts for this task."""
         params = changed_params(self.changes, description_of(self.encoder)["patch_px"])
-        device = torch.device(self.device)
-        environment = dataclasses.replace(read_environment(), device=device, workers=0, cpus=1)
-        environment.use_cpus()
-        classes = None if problem.task.classes is None else list(problem.task.classes)
-        task = Task(classes, patch_px=params.patch_px, device=device)
-        reading = PatchReading(params.patch_px, classes, 0, device)
-        return Assembly(params, environment, patches, task, reading)
+        return assembly_of(params, patches, problem.task, torch.device(self.device))
 
     def _selects(self, assembly: Assembly) -> bool:
         """Whether models without each fold are needed: a student starts from them, or they select a candidate."""
@@ -153,7 +147,7 @@ class Trained:
             rows,
             folds,
             derive_seed(problem.subset, "finetune"),
-            _no_picture,
+            no_picture,
             lambda *_: Records(),
         )
         validated, described = finetuning.cross_validate() if selects else (None, [])
@@ -219,6 +213,16 @@ def changed_params(changes: Sequence[str], patch_px: int, file: Path = PARAMS) -
     return parse_params(tree)
 
 
-def _no_picture(*_: Any) -> np.ndarray:
+def assembly_of(params: Params, patches: pd.DataFrame, task: RealTask, device: torch.device) -> Assembly:
+    """The product's parts for a task, with one thread and no reading processes."""
+    environment = dataclasses.replace(read_environment(), device=device, workers=0, cpus=1)
+    environment.use_cpus()
+    classes = None if task.classes is None else list(task.classes)
+    parts = Task(classes, patch_px=params.patch_px, device=device)
+    reading = PatchReading(params.patch_px, classes, 0, device)
+    return Assembly(params, environment, patches, parts, reading)
+
+
+def no_picture(*_: Any) -> np.ndarray:
     """TensorBoard shows nothing of a benchmark."""
     return np.zeros((1, 1, 3), np.uint8)
