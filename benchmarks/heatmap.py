@@ -47,6 +47,7 @@ from histo_monai.slides import Box, open_slide, tissue_fraction
 from histo_monai.slides.tiles.blocks import CellBlocks
 from histo_monai.slides.tiles.cells import tissue_cells
 from histo_monai.slides.tiles.grid import Grid
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
 from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan, PatchModels, values_of
@@ -77,7 +78,9 @@ def main() -> None:
     cv2.setNumThreads(arguments.threads)
     side_um = arguments.patch_px * arguments.mpp
     stride_um = arguments.stride_um or (side_um if arguments.large else side_um / 2)
-    settings = MapPlan(arguments.patch_px, arguments.mpp, stride_um, 8.0, 0.5, arguments.batch_size)
+    settings = MapPlan(
+        arguments.patch_px, arguments.mpp, stride_um, TissueRules(8.0), 0.5, arguments.batch_size
+    )
     spec = SlideSpec("benchmark", 3, "macro", False, WORLD_PX, arguments.mpp)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "slide.tif"
@@ -97,7 +100,7 @@ def read_all(path: Path, settings: MapPlan) -> tuple[Grid, NDArray[np.int64], to
     """Every patch of the slide, (n, 3, P, P), float32, 0..1, in the order of the cells."""
     with open_slide(path) as slide:
         grid = Grid(settings.stride_um, slide.mpp, slide.size_yx)
-        cells, _ = tissue_cells(slide, grid, settings.tissue_mpp, settings.min_tissue_fraction)
+        cells, _ = tissue_cells(slide, grid, settings.tissue, settings.min_tissue_fraction)
         blocks = CellBlocks(slide, grid, cells, patch_px=settings.patch_px, mpp=settings.mpp)
         patches = torch.empty(len(cells), 3, settings.patch_px, settings.patch_px)
         for pixels, numbers in blocks:
@@ -134,7 +137,7 @@ def report_times(
     last_channels = patches.contiguous(memory_format=torch.channels_last)
     with open_slide(path) as slide:
         grid = Grid(settings.stride_um, slide.mpp, slide.size_yx)
-        cells, _ = tissue_cells(slide, grid, settings.tissue_mpp, settings.min_tissue_fraction)
+        cells, _ = tissue_cells(slide, grid, settings.tissue, settings.min_tissue_fraction)
     some = grid.centers_yx(cells)[np.linspace(0, len(cells) - 1, NUM_SINGLE).astype(int)]
     ways: dict[str, Callable[[], Any]] = {
         "map_slide": lambda: map_slide(path, None, models, settings, device=CPU, workers=workers),

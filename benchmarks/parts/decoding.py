@@ -30,6 +30,7 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.slides import open_slide
 from histo_monai.slides.reader import level_tiles
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.device import precision
 from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.utils.process.threads import decode_with
@@ -107,7 +108,7 @@ def tile_row(path: Path, device: torch.device, options: argparse.Namespace, core
 def map_row(path: Path, device: torch.device, options: argparse.Namespace, cores: int) -> None:
     """A map of a slide of 32,768² px at its finest level, 256 px side by side; `--quick`: smaller."""
     times_px, patch_px, mpp, batch_size = (2, 64, 1.0, 64) if options.quick else (16, 256, 0.25, 256)
-    plan = MapPlan(patch_px, mpp, patch_px * mpp, 16.0, 0.5, batch_size)
+    plan = MapPlan(patch_px, mpp, patch_px * mpp, TissueRules(), 0.5, batch_size)
     torch.manual_seed(0)
     models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)).eval(), device)
     ready = torch.rand(batch_size, 3, patch_px, patch_px, device=device)

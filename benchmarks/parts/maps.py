@@ -17,6 +17,7 @@ from histo_monai.data.simulated.raster.pyramid import write_pyramid
 from histo_monai.data.simulated.tissue.render import render_strips
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.device import precision
 from histo_monai.utils.process.memory import keep_freed_memory
 from histo_monai.wsi.inference.heatmaps import map_slide
@@ -41,7 +42,9 @@ def main() -> None:
             path = Path(folder) / "slide.tif"
             world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, side_px, mpp))
             write_pyramid(path, render_strips(world, side_px, side_px), (side_px, side_px), mpp=mpp)
-            map_row(path, MapPlan(patch_px, mpp, patch_px * mpp / 2, 8.0, 0.5, batch_size), rounds)
+            map_row(
+                path, MapPlan(patch_px, mpp, patch_px * mpp / 2, TissueRules(8.0), 0.5, batch_size), rounds
+            )
 
 
 def map_row(path: Path, plan: MapPlan, rounds: int) -> None:
@@ -79,7 +82,7 @@ def gigapixel_row() -> None:
         world, _ = make_world(SlideSpec("benchmark", 3, "macro", False, WORLD_PX, 0.25))
         image = np.concatenate(list(render_strips(world, WORLD_PX, WORLD_PX)))
         path = write_jpeg(Path(folder) / "slide.tif", image, times_px)
-        plan = MapPlan(patch_px, mpp, patch_px * mpp, 16.0, 0.5, batch_size)
+        plan = MapPlan(patch_px, mpp, patch_px * mpp, TissueRules(), 0.5, batch_size)
         torch.manual_seed(0)
         models = patch_models(TaskModel(build_encoder(), "linear", len(CLASSES)).eval(), device)
         num = len(map_slide(path, None, models, plan, device=device, workers=options.workers).cells)

@@ -31,6 +31,7 @@ from histo_monai.data.tables.patches import labeled_table
 from histo_monai.models.reference import QUANTILE, TrainingReference, stored_rows
 from histo_monai.slides import Box, open_slide
 from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.randomness import generator
 
 from .encoders import IMAGENET, description_of, digest_of, sides_of, write_encoder
@@ -96,7 +97,7 @@ def atlas_patches(real: Path, row: pd.Series) -> Iterator[Pixels]:
     """Random tissue patches of a slide of the atlas, of the size of GlaS's in µm."""
     with open_slide(real / "atlas" / row["path"], row["mpp"]) as slide:
         grid = slide_grid(slide, _TRAINING_UM)
-        cells, _ = tissue_cells(slide, grid, 16.0, 0.5)
+        cells, _ = tissue_cells(slide, grid, TissueRules(), 0.5)
         chosen = generator(0, "atlas", row["slide_id"]).permutation(len(cells))[:NUM_OF_SLIDE]
         side_px = round(_TRAINING_UM / slide.mpp)
         for center in grid.centers_yx(cells[np.sort(chosen)]):

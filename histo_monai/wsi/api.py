@@ -16,6 +16,7 @@ from histo_monai.models.encoder import Encoder
 from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.task_model import TaskModel
 from histo_monai.slides import Box, Slide
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.device import precision, to_device
 from histo_monai.training.prediction import single_view
 from histo_monai.utils.errors import InputError
@@ -194,7 +195,7 @@ def heatmap(
         model.description,
         model.path,
         stride_um,
-        tissue_mpp=tissue_mpp,
+        tissue=TissueRules(tissue_mpp),
         min_tissue_fraction=min_tissue_fraction,
         batch_size=batch_size,
     )

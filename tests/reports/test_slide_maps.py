@@ -17,6 +17,7 @@ from torch import nn
 from histo_monai.reports.maps.overlay import layout
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides.annotations import read_geojson
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.heatmaps.heatmap import read_heatmap, write_heatmap
 from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan, PatchModels
@@ -72,7 +73,7 @@ def test_a_cross_lies_in_one_place_in_csv_tiff_geojson_and_overlay(
 ) -> None:
     cells = [(3, 5), (14, 2), (17, 16)]
     path = _slide(tmp_path / "slide.tif", factors, mpp, cells)
-    settings = MapPlan(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
+    settings = MapPlan(32, 0.5, STRIDE_UM, TissueRules(4.0), 0.5, 50)
     models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, :1], ())
     heatmap = map_slide(path, mpp, models, settings, device=torch.device("cpu"), workers=0)
     write_heatmap(tmp_path / "slide.csv", heatmap)
@@ -120,7 +121,7 @@ def test_overlays_are_neither_tiny_nor_huge(tmp_path: Path) -> None:
     """A slide of 320 µm is shown finer than asked for, one that is asked for at 0.01 µm/px as fine as it is."""
     path = _slide(tmp_path / "slide.tif", (1, 2), 0.25, [(3, 3)])
     models = PatchModels(("model",), Darkness(), lambda outputs: outputs[:, :1], ())
-    settings = MapPlan(32, 0.5, STRIDE_UM, 4.0, 0.5, 50)
+    settings = MapPlan(32, 0.5, STRIDE_UM, TissueRules(4.0), 0.5, 50)
     heatmap = map_slide(path, 0.25, models, settings, device=torch.device("cpu"), workers=0)
     for asked in (8.0, 0.1):
         style = MapStyle((), asked, 0.5, 0.5, 20.0, 0.0)

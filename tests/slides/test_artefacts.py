@@ -12,7 +12,7 @@ import tifffile
 
 from histo_monai.slides import Slide, open_slide, tissue_mask
 from histo_monai.slides.artefacts import FOCUS_MPP, blur_mask, dark_mask, pen_mask
-from histo_monai.slides.tiles.usable import usable_tissue
+from histo_monai.slides.tiles.usable import TissueRules, usable_tissue
 from histo_monai.utils.errors import InputError
 
 HEMATOXYLIN, EOSIN, DAB = (0.650, 0.704, 0.286), (0.072, 0.990, 0.105), (0.268, 0.570, 0.776)
@@ -103,9 +103,9 @@ def test_blurred_tissue_is_found_beside_sharp_tissue() -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_real_slides_lose_at_most_3_percent_and_drawn_ink_is_found(real_slides: Path, name: str) -> None:
     with open_slide(real_slides / name, 1.0 if "anthracosis" in name else None) as slide:
-        whole = usable_tissue(slide, 16.0, ("pen", "dark"))
+        whole = usable_tissue(slide, TissueRules(artefacts=("pen", "dark")))
         assert whole.excluded_fraction <= 0.03
-        assert usable_tissue(slide, 16.0, ("blur",)).excluded_fraction <= 0.03
+        assert usable_tissue(slide, TissueRules(artefacts=("blur",))).excluded_fraction <= 0.03
         rgb = slide.thumbnail(16.0)
     tissue = tissue_mask(rgb)
     for ink in (*INKS.values(), RED, BLACK):
@@ -138,7 +138,7 @@ def outlined(path: Path, **squares: tuple[int, int]) -> Path:
 
 
 def test_without_rules_the_usable_tissue_is_the_tissue_mask(slide: Slide) -> None:
-    usable = usable_tissue(slide, 16.0)
+    usable = usable_tissue(slide, TissueRules())
     assert (usable.mask == tissue_mask(slide.thumbnail(16.0))).all()
     assert not usable.excluded.any()
     assert usable.excluded_fraction == 0
@@ -146,7 +146,8 @@ def test_without_rules_the_usable_tissue_is_the_tissue_mask(slide: Slide) -> Non
 
 def test_outlined_artefacts_are_not_used_and_rules_still_hold(slide: Slide, tmp_path: Path) -> None:
     path = outlined(tmp_path / "mask.geojson", Artefact=(40, 80))
-    by_rule, by_both = usable_tissue(slide, 16.0, ["pen"]), usable_tissue(slide, 16.0, ["pen"], path)
+    pen = TissueRules(artefacts=("pen",))
+    by_rule, by_both = usable_tissue(slide, pen), usable_tissue(slide, pen, path)
     inside = np.zeros((200, 200), bool)
     inside[40:80, 40:80] = True
     assert (by_both.mask == (by_rule.mask & ~inside)).all()
@@ -158,7 +159,7 @@ def test_outlined_tissue_replaces_mask_and_rules(slide: Slide, tmp_path: Path) -
     expected = np.zeros((200, 200), bool)
     expected[10:100, 10:100] = True  # glass and ink included
     expected[50:100, 50:100] = False
-    assert (usable_tissue(slide, 16.0, ["pen"], path).mask == expected).all()
+    assert (usable_tissue(slide, TissueRules(artefacts=("pen",)), path).mask == expected).all()
 
 
 @pytest.mark.parametrize("squares", [{}, {"tumor": (0, 9)}])
@@ -167,5 +168,5 @@ def test_outlines_of_other_classes_are_an_error_of_one_line(
 ) -> None:
     path = outlined(tmp_path / "mask.geojson", **squares)
     with pytest.raises(InputError, match=r"mask\.geojson: .*Fix: .*artefact or tissue") as error:
-        usable_tissue(slide, 16.0, outlines=path)
+        usable_tissue(slide, TissueRules(), path)
     assert "\n" not in str(error.value)

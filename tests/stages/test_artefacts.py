@@ -14,6 +14,7 @@ from histo_monai.data.tables.patches import read_patches
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params import load_params
 from histo_monai.pipeline.stages.features import _jobs
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.heatmaps.origin import Origins
 from histo_monai.wsi.inference.models import MapPlan
 from histo_monai.wsi.inference.stream import SlidePatches
@@ -82,7 +83,7 @@ def test_check_shows_what_is_not_used_and_names_the_labels_on_it() -> None:
 def test_cells_of_maps_follow_the_outlines_and_only_their_slide_is_mapped_again() -> None:
     assert main(["index"]) == 0
     slides = read_whole_slides(Path("data/index/whole_slides.csv"))
-    plan = MapPlan(32, 1.0, 32.0, 16.0, 0.5, 8, load_params(Path("params.yaml")).index.artefacts)
+    plan = MapPlan(32, 1.0, 32.0, TissueRules(16.0, load_params(Path("params.yaml")).index.artefacts), 0.5, 8)
     jobs = {job.slide_id: job for job in _jobs(slides, {})}
     found = SlidePatches.find(jobs["s0"].path, None, plan, jobs["s0"].outlines)
     assert not ((found.cells + 1) * 32 <= 200).all(axis=1).any()

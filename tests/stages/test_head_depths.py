@@ -25,6 +25,7 @@ from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params.head_sections import HeadParams
 from histo_monai.pipeline.stored_features import StoredRows
 from histo_monai.slides import Box, open_slide
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.api import load_model as load_trained
 from histo_monai.wsi.api import predict
 from histo_monai.wsi.inference.models import MapPlan
@@ -90,7 +91,7 @@ def _mapped(model: TaskModel, input_px: int = 32) -> tuple[np.ndarray, np.ndarra
     """Tumor probabilities of a slide by the command `map`, and by the network on the inputs around the cells."""
     assert main(("map", "data/raw/own/s6.tif", "--model", str(MODEL), "--output", "maps")) == 0
     scores = pd.read_csv("maps/s6.map.csv")
-    plan = MapPlan(input_px, 1.0, 32.0, 16.0, 0.5, 64)
+    plan = MapPlan(input_px, 1.0, 32.0, TissueRules(), 0.5, 64)
     patches = SlidePatches.find(Path("data/raw/own/s6.tif"), None, plan)
     by_cell = {}
     with torch.inference_mode():

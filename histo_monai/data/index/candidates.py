@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from histo_monai.data.readers.shared.quotas import even_quotas
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.slides import open_slide
-from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.cells import tissue_cells
 from histo_monai.slides.tiles.grid import Grid
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.randomness import generator
@@ -79,20 +79,18 @@ class Search:
         patch_px: Side of the patches, px.
         mpp: Resolution of the patches, µm/px.
         side_um: Side of the square around a candidate that must lie inside the slide, µm.
-        tissue_mpp: Resolution of the tissue mask, µm/px.
+        tissue: Rules for the tissue that is used.
         min_tissue_fraction: Least tissue fraction of a patch.
         per_slide: Most candidates per slide.
-        artefacts: Rules for tissue that is not used.
         outlines: slide_id -> the user's outlines of tissue and artefacts.
     """
 
     patch_px: int
     mpp: float
     side_um: float
-    tissue_mpp: float
+    tissue: TissueRules
     min_tissue_fraction: float
     per_slide: int
-    artefacts: tuple[Artefact, ...] = ()
     outlines: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -174,9 +172,7 @@ def _of_slide(
     with open_slide(path, mpp) as slide:
         grid = Grid(search.patch_px * search.mpp, slide.mpp, slide.size_yx)
         outlines = search.outlines.get(slide_id, "")
-        cells, _ = tissue_cells(
-            slide, grid, search.tissue_mpp, search.min_tissue_fraction, search.artefacts, outlines
-        )
+        cells, _ = tissue_cells(slide, grid, search.tissue, search.min_tissue_fraction, outlines)
     centers = grid.centers_yx(cells)
     half = search.side_um / slide.mpp / 2
     inside = ((centers >= half) & (centers <= np.array(slide.size_yx) - half)).all(axis=1)

@@ -17,8 +17,7 @@ from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.data.tables.manifests import first_five
 from histo_monai.data.tables.splits import check_patients_apart, split_slides
 from histo_monai.slides import Slide, choose_level, open_slide, sample_centers
-from histo_monai.slides.artefacts import Artefact
-from histo_monai.slides.tiles.usable import usable_tissue
+from histo_monai.slides.tiles.usable import TissueRules, usable_tissue
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.randomness import generator
@@ -37,16 +36,14 @@ class Placement:
 
     Args:
         mpps: Resolutions of a sample, µm/px, finest first; the slide must support the finest.
-        tissue_mpp: Resolution of the tissue mask, µm/px.
+        tissue: Rules for the tissue that is used.
         min_tissue_fraction: Least tissue fraction of the finest patch's field, which all resolutions contain.
-        artefacts: Rules for tissue that is not used.
     """
 
     patch_px: int
     mpps: tuple[float, ...]
-    tissue_mpp: float
+    tissue: TissueRules
     min_tissue_fraction: float
-    artefacts: tuple[Artefact, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def survey_slide(
     """
     try:
         with open_slide(path, mpp) as slide:
-            mask, mask_mpp, *_ = usable_tissue(slide, placement.tissue_mpp, placement.artefacts, outlines)
+            mask, mask_mpp, *_ = usable_tissue(slide, placement.tissue, outlines)
             _check_resolution(path, slide.level_mpps, placement.mpps[0])
             rng = generator(seed, "centers", slide_id)
             within_um = placement.patch_px * placement.mpps[-1]

@@ -11,8 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from histo_monai.slides import open_slide, tissue_fraction
-from histo_monai.slides.artefacts import Artefact
-from histo_monai.slides.tiles.usable import usable_tissue
+from histo_monai.slides.tiles.usable import TissueRules, usable_tissue
 from histo_monai.utils.process.processes import map_over_processes
 
 _ONE_SIDED = 0.95
@@ -27,8 +26,7 @@ def label_warnings(
     table: pd.DataFrame,
     *,
     patch_px: int,
-    tissue_mpp: float,
-    artefacts: tuple[Artefact, ...] = (),
+    tissue: TissueRules,
     outlines: Mapping[str, str] | None = None,
     processes: int,
 ) -> list[str]:
@@ -37,15 +35,14 @@ def label_warnings(
     Args:
         table: `data.tables.columns.PATCH_COLUMNS` with splits; `side_px` of images as in their files.
         patch_px: Side of the networks' patches.
-        tissue_mpp: Resolution of the tissue mask, µm/px.
-        artefacts: Rules for tissue that is not used.
+        tissue: Rules for the tissue that is used.
         outlines: slide_id -> the user's outlines of tissue and artefacts.
         processes: Slides read in parallel; does not affect the result.
     """
     if table.empty:
         return []
     squares = table[table["y"].notna()]
-    look = partial(_areas, tissue_mpp=tissue_mpp, artefacts=artefacts, outlines=outlines or {})
+    look = partial(_areas, tissue=tissue, outlines=outlines or {})
     areas = _of_squares(squares, look, processes)
     return [
         *_shrunk(table, patch_px),
@@ -127,13 +124,11 @@ def _first(patches: pd.DataFrame) -> str:
     return f"the first: {one['patch_id']}, y {one['y']:.0f}, x {one['x']:.0f}"
 
 
-def _areas(
-    rows: pd.DataFrame, tissue_mpp: float, artefacts: tuple[Artefact, ...], outlines: Mapping[str, str]
-) -> NDArray[np.float64]:
+def _areas(rows: pd.DataFrame, tissue: TissueRules, outlines: Mapping[str, str]) -> NDArray[np.float64]:
     """Fractions of each square of one slide that are tissue and excluded, 0..1, shape (rows, 2)."""
     stated = rows["slide_mpp"].iloc[0]
     with open_slide(Path(rows["path"].iloc[0]), None if np.isnan(stated) else float(stated)) as slide:
-        usable = usable_tissue(slide, tissue_mpp, artefacts, outlines.get(str(rows["slide_id"].iloc[0]), ""))
+        usable = usable_tissue(slide, tissue, outlines.get(str(rows["slide_id"].iloc[0]), ""))
         centers = rows[["y", "x"]].to_numpy(np.float64) * slide.mpp / usable.mpp
     parts = np.empty((len(rows), 2))
     sides = (rows["side_px"] * rows["mpp"] / usable.mpp).to_numpy()

@@ -42,12 +42,7 @@ def run(
         )
     look = Look() if not paths.PARAMS.exists() else Look.of(load_params(paths.PARAMS))
     if bundle:
-        settings: dict[str, Any] = {
-            name: getattr(look, name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")
-        }
-        if look.artefacts:
-            settings["artefacts"] = list(look.artefacts)
-        write_bundle(Path(model), Path(bundle), settings, authors or "not stated")
+        write_bundle(Path(model), Path(bundle), bundle_settings(look), authors or "not stated")
         _LOG.info("export: bundle=%s command='%s --slide SLIDE'", bundle, run_command(bundle))
     if wsinfer:
         write_wsinfer(Path(model), Path(wsinfer))
@@ -58,3 +53,13 @@ def run(
     if trunk:
         print(write_trunk(Path(model), Path(trunk)))
         _LOG.info("export: trunk=%s, load it with the lines above", trunk)
+
+
+def bundle_settings(look: Look) -> dict[str, Any]:
+    """Arguments of the bundle's tissue loader."""
+    settings = {
+        "tissue_mpp": look.tissue.mpp,
+        "min_tissue_fraction": look.min_tissue_fraction,
+        "batch_size": look.batch_size,
+    }
+    return settings | ({"artefacts": list(look.tissue.artefacts)} if look.tissue.artefacts else {})

@@ -14,9 +14,9 @@ from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import read_environment, torchrun_rank
 from histo_monai.pipeline.params import Params, load_params
-from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.resolution import PLAUSIBLE_MPP
 from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.origin import MADE_FROM, Origins
@@ -37,23 +37,21 @@ class Look(NamedTuple):
     """Settings of features from params.yaml; these defaults apply in a folder without params.yaml.
 
     Attributes:
-        tissue_mpp: `index.tissue_mpp`.
+        tissue: `index.tissue_mpp` and `index.artefacts`.
         min_tissue_fraction: `heatmap.min_tissue_fraction`.
         batch_size: `evaluate.batch_size`.
-        artefacts: `index.artefacts`.
     """
 
-    tissue_mpp: float = 16.0
+    tissue: TissueRules = TissueRules()
     min_tissue_fraction: float = 0.5
     batch_size: int = 256
-    artefacts: tuple[Artefact, ...] = ()
 
     @classmethod
     def of(cls, params: Params) -> Self:
         """Settings from params."""
         index = params.index
-        of_maps = (params.heatmap.min_tissue_fraction, params.evaluate.batch_size)
-        return cls(index.tissue_mpp, *of_maps, index.artefacts)
+        rules = TissueRules(index.tissue_mpp, index.artefacts)
+        return cls(rules, params.heatmap.min_tissue_fraction, params.evaluate.batch_size)
 
 
 class Asked(NamedTuple):

@@ -26,8 +26,8 @@ from histo_monai.pipeline.provenance import made_from, portable
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
 from histo_monai.slides import SlideError
 from histo_monai.slides.annotations import BOUNDS
-from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils import storage
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.export.dicom import check_slide, write_segmentation
@@ -59,26 +59,24 @@ LOCK, UNFINISHED = ".map.lock", ".map.unfinished"
 class Look(NamedTuple):
     """Settings of a map from params.yaml; these defaults apply in a folder without params.yaml."""
 
-    tissue_mpp: float = 16.0
+    tissue: TissueRules = TissueRules()
     min_tissue_fraction: float = 0.5
     batch_size: int = 256
     overlay_mpp: float = 8.0
     region_threshold: float = 0.5
     detection: DetectionParams = DetectionParams(threshold=0.2, radius_um=150.0, smoothing_um=64.0)
-    artefacts: tuple[Artefact, ...] = ()
 
     @classmethod
     def of(cls, params: Params) -> Self:
         """Settings from params."""
         of = params.heatmap
         return cls(
-            params.index.tissue_mpp,
+            TissueRules(params.index.tissue_mpp, params.index.artefacts),
             of.min_tissue_fraction,
             params.evaluate.batch_size,
             of.overlay_mpp,
             of.region_threshold,
             of.detection,
-            params.index.artefacts,
         )
 
 
@@ -201,10 +199,9 @@ def _settings(
         description,
         model,
         stride_um,
-        tissue_mpp=look.tissue_mpp,
+        tissue=look.tissue,
         min_tissue_fraction=look.min_tissue_fraction,
         batch_size=look.batch_size,
-        artefacts=look.artefacts,
     )
     try:
         whole_stride(settings.stride_um, settings.mpp)

@@ -163,6 +163,7 @@ def _patches_of_slides(params: Params, slides: pd.DataFrame) -> tuple[int, str]:
     plan = {
         "stride_um": params.features.stride_um or params.patch_px * mpp,
         "tissue_mpp": params.index.tissue_mpp,
+        "artefacts": params.index.artefacts,
         "min_tissue_fraction": params.heatmap.min_tissue_fraction,
     }
     spread = np.unique(np.linspace(0, len(slides) - 1, COUNTED_SLIDES).round().astype(int))

@@ -127,11 +127,13 @@ def _library(module: str) -> dict[str, Any]:
 def _slide(job: dict[str, Any]) -> dict[str, Any]:
     from histo_monai.slides import concentric_boxes, open_slide
     from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
+    from histo_monai.slides.tiles.usable import TissueRules
 
     with open_slide(job["path"], job.get("mpp")) as slide:
         if "stride_um" in job:
             grid = slide_grid(slide, job["stride_um"])
-            cells, _ = tissue_cells(slide, grid, job["tissue_mpp"], job["min_tissue_fraction"])
+            rules = TissueRules(job["tissue_mpp"], tuple(job["artefacts"]))
+            cells, _ = tissue_cells(slide, grid, rules, job["min_tissue_fraction"])
             return {"num_patches": len(cells)}
         height, width = slide.size_yx
         side = min(256, height, width)

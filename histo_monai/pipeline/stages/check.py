@@ -31,6 +31,7 @@ from histo_monai.pipeline.provenance import made_from, write_metrics
 from histo_monai.reports.check.page import Checked, check_page
 from histo_monai.reports.check.survey import SCORED, Survey, class_colors
 from histo_monai.slides import open_slide
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.storage import read_json, whole_folder, write_json
@@ -193,8 +194,8 @@ def _surveys(
         }
         places = of_slide.get(slide_id, centers.iloc[:0])[["y", "x"]].to_numpy(np.float64)
         given = None if np.isnan(mpp) else float(mpp)
-        rules = (index.tissue_mpp, index.artefacts, outlines)
-        surveys.append(Survey(Path(path), given, *rules, places, by_color))
+        rules = TissueRules(index.tissue_mpp, index.artefacts)
+        surveys.append(Survey(Path(path), given, rules, outlines, places, by_color))
     return surveys
 
 

@@ -29,6 +29,7 @@ from histo_monai.pipeline.provenance import check_slides, made_from, write_metri
 from histo_monai.pipeline.skip import leave_empty
 from histo_monai.pipeline.stored_features import PATCHES, features_code_sha256
 from histo_monai.slides.tiles.blocks import whole_stride
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.errors import InputError
@@ -242,10 +243,9 @@ def _plan(params: Params, description: Mapping[str, Any]) -> MapPlan:
         patch_px=params.patch_px * params.features.field,
         mpp=mpp,
         stride_um=stride_um,
-        tissue_mpp=params.index.tissue_mpp,
+        tissue=TissueRules(params.index.tissue_mpp, params.index.artefacts),
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
-        artefacts=params.index.artefacts,
     )
 
 

@@ -30,6 +30,7 @@ from histo_monai.pipeline.stored_features import StoredRows
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
 from histo_monai.reports.maps.slide_maps import MapStyle
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
@@ -150,10 +151,9 @@ def _settings(run: Run, assembly: Assembly) -> tuple[MapPlan, tuple[str, ...]]:
         patch_px=params.input_px,
         mpp=mpp,
         stride_um=params.patch_px * mpp if section.stride_um is None else section.stride_um,
-        tissue_mpp=params.index.tissue_mpp,
+        tissue=TissueRules(params.index.tissue_mpp, params.index.artefacts),
         min_tissue_fraction=params.heatmap.min_tissue_fraction,
         batch_size=params.evaluate.batch_size,
-        artefacts=params.index.artefacts,
     )
     known = description["classes"]
     try:

@@ -31,6 +31,7 @@ from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.provenance import made_from, write_metrics
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import file_sha256, whole_folder, write_json
 
@@ -107,9 +108,8 @@ def _to_pretrain_on(params: Params, processes: int) -> tuple[pd.DataFrame, pd.Da
         placement=Placement(
             patch_px=params.patch_px,
             mpps=section.mpps,
-            tissue_mpp=params.index.tissue_mpp,
+            tissue=TissueRules(params.index.tissue_mpp, params.index.artefacts),
             min_tissue_fraction=params.index.min_tissue_fraction,
-            artefacts=params.index.artefacts,
         ),
         validation_fraction=params.index.validation_fraction,
         seed=params.index.seed,
@@ -167,8 +167,7 @@ def _labels_and_whole_slides(
     data_warnings = label_warnings(
         labels.table,
         patch_px=params.patch_px,
-        tissue_mpp=params.index.tissue_mpp,
-        artefacts=params.index.artefacts,
+        tissue=TissueRules(params.index.tissue_mpp, params.index.artefacts),
         outlines=outlines_by_slide(whole_slides),
         processes=processes,
     )
@@ -214,10 +213,9 @@ def _unlabeled(
         patch_px=params.patch_px,
         mpp=mpp,
         side_um=params.patch_px * mpp,
-        tissue_mpp=params.index.tissue_mpp,
+        tissue=TissueRules(params.index.tissue_mpp, params.index.artefacts),
         min_tissue_fraction=params.index.min_tissue_fraction,
         per_slide=wanted,
-        artefacts=params.index.artefacts,
         outlines=outlines_by_slide(whole_slides),
     )
     parts = [some[["slide_id", "path", "patient_id", "split"]] for some in (whole_slides, table)]

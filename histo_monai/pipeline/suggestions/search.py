@@ -13,6 +13,7 @@ from histo_monai.data.tables.columns import read_surveyed_slides
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.params import Params
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 
 PER_SLIDE = 500
@@ -52,10 +53,9 @@ def search_of(params: Params, patches: pd.DataFrame, side_um: float | None) -> S
         patch_px=params.patch_px,
         mpp=mpp,
         side_um=side_um,
-        tissue_mpp=params.index.tissue_mpp,
+        tissue=TissueRules(params.index.tissue_mpp, params.index.artefacts),
         min_tissue_fraction=params.index.min_tissue_fraction,
         per_slide=PER_SLIDE,
-        artefacts=params.index.artefacts,
     )
 
 

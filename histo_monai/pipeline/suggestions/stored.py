@@ -81,10 +81,9 @@ def _of_slides(
         patch_px=assembly.params.input_px,
         mpp=search.mpp,
         stride_um=search.patch_px * search.mpp,
-        tissue_mpp=search.tissue_mpp,
+        tissue=search.tissue,
         min_tissue_fraction=search.min_tissue_fraction,
         batch_size=assembly.params.evaluate.batch_size,
-        artefacts=search.artefacts,
     )
     folder = paths.features_folder(run.method, run.encoder)
     parts: dict[str, list[NDArray[np.float32]]] = {name: [] for name in stored.names}

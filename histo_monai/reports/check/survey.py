@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from histo_monai.reports.drawing import COLORS
 from histo_monai.slides import Slide
-from histo_monai.slides.artefacts import Artefact
-from histo_monai.slides.tiles.usable import UsableTissue, usable_tissue
+from histo_monai.slides.tiles.usable import TissueRules, UsableTissue, usable_tissue
 
 Pixels = NDArray[np.uint8]
 CENTER, SCORED = COLORS[5], COLORS[1]
@@ -41,28 +40,26 @@ class Survey:
     Attributes:
         path: slide file.
         mpp: µm per level-0 pixel; None: from the file.
-        tissue_mpp: µm/px of the tissue mask.
+        rules: for the tissue that is used.
         centers_yx: patch centers of pretraining, (n, 2), level-0 pixels.
-        artefacts: rules for tissue that is not used.
         outlines: file of the user's outlines of tissue and artefacts; empty: none.
         squares: color -> centers of labeled squares, (m, 2), level-0 pixels, and their side, µm.
     """
 
     path: Path
     mpp: float | None
-    tissue_mpp: float
-    artefacts: tuple[Artefact, ...]
+    rules: TissueRules
     outlines: str
     centers_yx: NDArray[np.float64]
     squares: Mapping[str, tuple[NDArray[np.float64], float]]
 
     def tissue(self, slide: Slide) -> UsableTissue:
-        """Usable tissue of an open slide at `tissue_mpp`.
+        """Usable tissue of an open slide.
 
         Raises:
             SlideError: the slide is damaged.
         """
-        return usable_tissue(slide, self.tissue_mpp, self.artefacts, self.outlines)
+        return usable_tissue(slide, self.rules, self.outlines)
 
     def drawn(self, slide: Slide, mpp: float, tissue: UsableTissue) -> Pixels:
         """Picture (h, w, 3), uint8: background pale with a border line, excluded areas tinted, centers as dots.

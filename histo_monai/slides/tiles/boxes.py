@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from histo_monai.slides import Box, Slide
 from histo_monai.slides.tiles.cells import slide_grid, tissue_cells
+from histo_monai.slides.tiles.usable import TissueRules
 
 
 def tile(
@@ -33,5 +34,5 @@ def tile(
     """
     slide.level_for(mpp)
     grid = slide_grid(slide, side_px * mpp if stride_um is None else stride_um)
-    cells, _ = tissue_cells(slide, grid, tissue_mpp, min_tissue_fraction)
+    cells, _ = tissue_cells(slide, grid, TissueRules(tissue_mpp), min_tissue_fraction)
     return [Box((float(y), float(x)), side_px, mpp) for y, x in grid.centers_yx(cells)]

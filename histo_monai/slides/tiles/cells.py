@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.slides import Slide, SlideError, tissue_fraction
-from histo_monai.slides.artefacts import Artefact
 from histo_monai.slides.tiles.grid import Grid
-from histo_monai.slides.tiles.usable import usable_tissue
+from histo_monai.slides.tiles.usable import TissueRules, usable_tissue
 from histo_monai.utils.errors import InputError
 
 _CELLS_AT_ONCE = 2**18
@@ -29,19 +26,13 @@ def slide_grid(slide: Slide, stride_um: float) -> Grid:
 
 
 def tissue_cells(
-    slide: Slide,
-    grid: Grid,
-    tissue_mpp: float,
-    min_tissue_fraction: float,
-    artefacts: Collection[Artefact] = (),
-    outlines: str = "",
+    slide: Slide, grid: Grid, rules: TissueRules, min_tissue_fraction: float, outlines: str = ""
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Cells with enough tissue, by exact area; area outside the slide counts as no tissue.
 
     Args:
-        tissue_mpp: Resolution of the tissue mask, µm per px; a coarser slide uses its own.
         min_tissue_fraction: Least tissue fraction of a cell, 0..1; 0 still requires some tissue.
-        artefacts, outlines: Tissue that is not used (`usable_tissue`).
+        outlines: GeoJSON file of the user's outlines; empty: none.
 
     Returns:
         Cells (row, column), shape (n, 2), int64, row after row, and their tissue fraction, shape (n,), float32, 0..1.
@@ -52,7 +43,7 @@ def tissue_cells(
     """
     if not 0 <= min_tissue_fraction <= 1:
         raise InputError(f"min_tissue_fraction: got {min_tissue_fraction}. Fix: pass a fraction in 0..1.")
-    mask, mask_mpp, *_ = usable_tissue(slide, tissue_mpp, artefacts, outlines)
+    mask, mask_mpp, *_ = usable_tissue(slide, rules, outlines)
     rows, columns = grid.shape
     step = max(1, _CELLS_AT_ONCE // columns)
     parts = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,19 @@ from histo_monai.utils.errors import InputError
 
 TISSUE, ARTEFACTS = "tissue", ("artefact", "artifact")
 """Classes or names of the user's outlines: all usable tissue, and excluded areas."""
+
+
+@dataclass(frozen=True)
+class TissueRules:
+    """Rules for the tissue of a slide that is used.
+
+    Attributes:
+        mpp: Resolution of the tissue mask, µm/px; a coarser slide uses its own.
+        artefacts: Rules of `slides.artefacts` for tissue that is not used; "blur" reads the slide at 4 µm/px.
+    """
+
+    mpp: float = 16.0
+    artefacts: tuple[Artefact, ...] = ()
 
 
 class UsableTissue(NamedTuple):
@@ -39,24 +52,20 @@ class UsableTissue(NamedTuple):
         return float((self.tissue & ~self.mask).sum() / max(1, self.tissue.sum()))
 
 
-def usable_tissue(
-    slide: Slide, tissue_mpp: float, artefacts: Collection[Artefact] = (), outlines: str | Path = ""
-) -> UsableTissue:
+def usable_tissue(slide: Slide, rules: TissueRules, outlines: str | Path = "") -> UsableTissue:
     """Tissue without artefacts.
 
     Ink and dark areas become white before the tissue mask, so they do not affect its threshold. Outlines named artefact
     are excluded, too. Outlines named tissue replace the tissue mask and the rules.
 
     Args:
-        tissue_mpp: Resolution of the masks, µm per px; a coarser slide uses its own.
-        artefacts: Rules of `slides.artefacts`; "blur" reads the slide at 4 µm per px.
         outlines: GeoJSON file of the user's outlines; empty: none.
 
     Raises:
         InputError: The file of outlines is invalid.
         SlideError: The slide is damaged.
     """
-    mpp = max(tissue_mpp, slide.mpp)
+    mpp = max(rules.mpp, slide.mpp)
     rgb = slide.thumbnail(mpp)
     tissue = mask = tissue_mask(rgb)
     excluded = np.zeros_like(tissue)
@@ -65,11 +74,11 @@ def usable_tissue(
         mask = rasterize_regions(areas, downsample=mpp / slide.mpp, shape=tissue.shape)
     else:
         for name, rule in (("pen", pen_mask), ("dark", dark_mask)):
-            if name in artefacts:
+            if name in rules.artefacts:
                 excluded |= rule(rgb)
         if excluded.any():
             mask = tissue_mask(np.where(excluded[..., None], np.uint8(255), rgb)) & ~excluded
-        if "blur" in artefacts:
+        if "blur" in rules.artefacts:
             blurred = blur_mask(slide.thumbnail(max(FOCUS_MPP, slide.mpp)), mask)
             excluded |= blurred
             mask = mask & ~blurred

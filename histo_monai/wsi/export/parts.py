@@ -11,6 +11,7 @@ from ignite.engine import Engine, Events
 
 from histo_monai.models.task_model import TaskModel, task_model_from
 from histo_monai.slides.artefacts import Artefact
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.escapes import file_words
 from histo_monai.utils.storage import check_folder, check_outputs
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, column_of, write_heatmap
@@ -77,8 +78,8 @@ class TissueLoader:
         artefacts: Sequence[Artefact] = (),
     ) -> None:
         stride_um = patch_px * patch_mpp if stride_um is None else stride_um
-        tissue = (tissue_mpp, min_tissue_fraction, batch_size, tuple(artefacts))
-        plan = MapPlan(patch_px, patch_mpp, stride_um, *tissue)
+        rules = TissueRules(tissue_mpp, tuple(artefacts))
+        plan = MapPlan(patch_px, patch_mpp, stride_um, rules, min_tissue_fraction, batch_size)
         self.slide = _path(slide)
         self.patches = SlidePatches.find(self.slide, mpp, plan)
         self._device, self._workers = torch.device(device), workers

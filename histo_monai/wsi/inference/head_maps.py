@@ -38,11 +38,12 @@ def other_places(recorded: Mapping[str, Any], settings: MapPlan) -> str:
     Args:
         recorded: settings of the features.
     """
+    of_map = settings.settings
     for name in _PLACES:
-        has, wanted = recorded.get(name), getattr(settings, name)
-        if not math.isclose(float(has or 0), wanted):
+        has, wanted = recorded.get(name), of_map[name]
+        if not math.isclose(float(has or 0), float(wanted)):
             return f"{name} is {has}, expected {wanted}"
-    has, wanted = recorded.get("artefacts", ""), settings.settings.get("artefacts", "")
+    has, wanted = recorded.get("artefacts", ""), of_map.get("artefacts", "")
     return "" if has == wanted else f"artefacts is {has!r}, expected {wanted!r}"
 
 

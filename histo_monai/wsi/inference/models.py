@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from histo_monai.models.losses import Classification, Objective, Regression
 from histo_monai.models.reference import HeadWithDistance, load_reference
 from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel, from_task_model
-from histo_monai.slides.artefacts import Artefact
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.device import channels_last
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.heatmaps.heatmap import IN_TRAINING, column_of
@@ -32,26 +32,31 @@ class MapPlan:
         patch_px: side of the patches.
         mpp: µm/px of the patches.
         stride_um: distance between patches and side of a cell, µm, a whole number of patch pixels.
-        tissue_mpp: µm/px of the tissue mask.
+        tissue: rules for the tissue that is used.
         min_tissue_fraction: minimum tissue fraction of a cell, 0..1.
         batch_size: patches per batch.
-        artefacts: rules for tissue that is not used.
     """
 
     patch_px: int
     mpp: float
     stride_um: float
-    tissue_mpp: float
+    tissue: TissueRules
     min_tissue_fraction: float
     batch_size: int
-    artefacts: tuple[Artefact, ...] = ()
 
     @property
     def settings(self) -> dict[str, float | str]:
         """Settings of an origin; without artefacts, those of earlier versions."""
-        settings = asdict(self)
-        names = settings.pop("artefacts")
-        return {**settings, **({"artefacts": " ".join(names)} if names else {})}
+        names = self.tissue.artefacts
+        return {
+            "patch_px": self.patch_px,
+            "mpp": self.mpp,
+            "stride_um": self.stride_um,
+            "tissue_mpp": self.tissue.mpp,
+            "min_tissue_fraction": self.min_tissue_fraction,
+            "batch_size": self.batch_size,
+            **({"artefacts": " ".join(names)} if names else {}),
+        }
 
 
 @dataclass(frozen=True)
@@ -144,10 +149,9 @@ def model_plan(
     path: Path,
     stride_um: float | None,
     *,
-    tissue_mpp: float,
+    tissue: TissueRules,
     min_tissue_fraction: float,
     batch_size: int,
-    artefacts: tuple[Artefact, ...] = (),
 ) -> MapPlan:
     """Map settings with the patch side and resolution of a model's training.
 
@@ -162,7 +166,7 @@ def model_plan(
     mpp, patch_px = patches_mpp(description, path), description["patch_px"]
     if stride_um is None:
         stride_um = predicted_px(description) * mpp
-    return MapPlan(patch_px, mpp, stride_um, tissue_mpp, min_tissue_fraction, batch_size, artefacts)
+    return MapPlan(patch_px, mpp, stride_um, tissue, min_tissue_fraction, batch_size)
 
 
 def load_models(

@@ -64,9 +64,7 @@ class SlidePatches:
         """
         with open_slide(path, mpp) as slide:
             grid = slide_grid(slide, plan.stride_um)
-            cells, tissue = tissue_cells(
-                slide, grid, plan.tissue_mpp, plan.min_tissue_fraction, plan.artefacts, outlines
-            )
+            cells, tissue = tissue_cells(slide, grid, plan.tissue, plan.min_tissue_fraction, outlines)
             blocks = CellBlocks(slide, grid, cells, patch_px=plan.patch_px, mpp=plan.mpp)
         return cls(grid, cells, tissue, blocks, plan.batch_size)
 

@@ -15,13 +15,16 @@ from histo_monai.data.tables.patches import labeled_table
 from histo_monai.data.tables.splits import labeled_rows
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.embedding import embed
 from histo_monai.training.prediction import predict
 from histo_monai.utils.errors import InputError
 from tests.waves import WaveTask
 
 GLASS, TISSUE = (240, 240, 240), (190, 110, 170)
-SEARCH = Search(patch_px=32, mpp=1.0, side_um=32.0, tissue_mpp=8.0, min_tissue_fraction=0.9, per_slide=1000)
+SEARCH = Search(
+    patch_px=32, mpp=1.0, side_um=32.0, tissue=TissueRules(8.0), min_tissue_fraction=0.9, per_slide=1000
+)
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from histo_monai.data.readers.own import reader as own
 from histo_monai.data.readers.shared.quotas import even_quotas
 from histo_monai.data.tables.columns import CENTER_COLUMNS, SLIDE_COLUMNS
 from histo_monai.slides import open_slide, tissue_mask
+from histo_monai.slides.tiles.usable import TissueRules
 
-PLACEMENT = Placement(patch_px=64, mpps=(1.0, 2.0, 4.0), tissue_mpp=16.0, min_tissue_fraction=0.5)
+PLACEMENT = Placement(patch_px=64, mpps=(1.0, 2.0, 4.0), tissue=TissueRules(), min_tissue_fraction=0.5)
 
 
 def _naive_quotas(room: list[int], wanted: int) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Any
 from monai.bundle import ConfigParser
 
 from histo_monai.models.checkpoint import load_model, save_model
+from histo_monai.pipeline.commands.export import bundle_settings
 from histo_monai.pipeline.commands.map import Look
 from histo_monai.wsi.export.bundle import write_bundle
 from tests.hostile.case import ACCEPTED, EITHER, REFUSED, Case
@@ -25,7 +26,7 @@ BUNDLE, DESCRIPTION = Path("bundle"), Path("bundle/models/model.json")
 EXPORT = ("export", str(STUDENT), "--bundle", str(BUNDLE))
 IMPORT = ("import", str(BUNDLE), "--output", "back")
 FRESH = (*MAP[:-1], "new")
-LOOK = {name: getattr(Look(), name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
+LOOK = bundle_settings(Look())
 
 Change = Callable[[], object]
 

@@ -23,6 +23,7 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel
 from histo_monai.pipeline.cli import main
 from histo_monai.slides import SlideError
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process import cluster
 from histo_monai.utils.process.cluster import VARIABLE, map_over_cluster
@@ -290,7 +291,7 @@ def test_an_index_and_maps_of_real_slides_have_the_same_bytes(
             SlideJob(name.partition("-")[0], real_slides / name, None, {"model": Path("model.safetensors")})
             for name in names
         ]
-        plan = MapPlan(64, 4.0, 256.0, 16.0, 0.5, 32)
+        plan = MapPlan(64, 4.0, 256.0, TissueRules(), 0.5, 32)
         map_slides(jobs, plan, ("tumor",), Path("maps"), device=torch.device("cpu"), workers=0, ranks=1)
         files = [
             path

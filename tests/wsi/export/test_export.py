@@ -18,8 +18,10 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.losses import Classification, Regression
 from histo_monai.models.reference import TrainingReference, has_reference
 from histo_monai.models.task_model import from_task_model
+from histo_monai.pipeline.commands.export import bundle_settings
 from histo_monai.pipeline.commands.map import Look
 from histo_monai.slides import Box, open_slide
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import OutputError
 from histo_monai.wsi.export.back import take_back
@@ -62,7 +64,7 @@ def patches(slide: Path) -> np.ndarray:
 def ours(model: Path, slide: Path) -> Heatmap:
     """The map of the slide by this project's own engine."""
     classes = mapped_classes(from_task_model(model)[1]["classes"], None)
-    plan = MapPlan(SIDE, MPP, SIDE * MPP, **LOOK)  # type: ignore[arg-type]  # one is a whole number
+    plan = MapPlan(SIDE, MPP, SIDE * MPP, TissueRules(), 0.5, 32)
     device = torch.device("cpu")
     models = load_models({"model": model}, classes, plan, device)
     models.network.eval()  # type: ignore[attr-defined]  # a module
@@ -376,4 +378,4 @@ def test_an_encoder_becomes_onnx_that_gives_features(patches: np.ndarray, tmp_pa
 
 
 def test_look_of_a_folder_without_params_is_that_of_map() -> None:
-    assert {name: getattr(Look(), name) for name in LOOK} == LOOK | {"batch_size": 256}
+    assert bundle_settings(Look()) == LOOK | {"batch_size": 256}

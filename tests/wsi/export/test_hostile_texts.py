@@ -16,6 +16,7 @@ import torch
 from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.task_model import TaskModel, from_task_model
+from histo_monai.pipeline.commands.export import bundle_settings
 from histo_monai.pipeline.commands.map import Look
 from histo_monai.utils.errors import InputError
 from histo_monai.wsi.export.back import take_back
@@ -28,7 +29,7 @@ from tests.hostile.project import write_slide
 from tests.hostile.texts import TEXTS, UNPRINTABLE
 
 SIDE, MPP = 32, 1.0
-LOOK = {name: getattr(Look(), name) for name in ("tissue_mpp", "min_tissue_fraction", "batch_size")}
+LOOK = bundle_settings(Look())
 RUNS = TEXTS["an expression of MONAI that writes a file"]
 SLIDE = "s #1 $5 @x %y (a) 'b' é.tif"
 
@@ -63,7 +64,7 @@ def test_the_bundle_of_a_run_whose_every_text_is_hostile_runs_maps_and_comes_bac
     assert not Path("owned").exists()
     theirs = read_heatmap(Path(name) / f"eval/{Path(SLIDE).stem}.csv")
     classes = mapped_classes(from_task_model(model)[1]["classes"], None)
-    plan = MapPlan(SIDE, MPP, SIDE * MPP, **LOOK)
+    plan = MapPlan(SIDE, MPP, SIDE * MPP, Look().tissue, Look().min_tissue_fraction, Look().batch_size)
     ours = map_slide(
         Path(SLIDE), None, load_models({"model": model}, classes, plan, torch.device("cpu")), plan,
         device=torch.device("cpu"), workers=0,

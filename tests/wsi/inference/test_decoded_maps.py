@@ -12,6 +12,7 @@ import torch
 from histo_monai.models.encoder import build_encoder
 from histo_monai.models.shared_backbone import SharedBackbone
 from histo_monai.models.task_model import TaskModel
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.inference import stream
 from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan, PatchModels, values_of
@@ -38,7 +39,7 @@ def test_a_map_is_that_of_the_other_decoder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compute_in(torch.float32)
-    plan = MapPlan(32, mpp, 32 * mpp, 16.0, 0.5, 10)
+    plan = MapPlan(32, mpp, 32 * mpp, TissueRules(), 0.5, 10)
     path, models, store = real_slides / "oesophagus-eosinophilic.tif", _models(device), store_on(device)
     maps = []
     for found in (None, store):
@@ -57,7 +58,7 @@ def test_a_slide_without_tissue_has_no_batch(tmp_path: Path, device: torch.devic
     path = write_tiff(
         tmp_path / "glass.tif", [DrawnPage(np.full((600, 600, 3), 245, np.uint8), compression=JPEG)]
     )
-    patches = stream.SlidePatches.find(path, 0.5, MapPlan(32, 0.5, 16.0, 8.0, 0.5, 10))
+    patches = stream.SlidePatches.find(path, 0.5, MapPlan(32, 0.5, 16.0, TissueRules(8.0), 0.5, 10))
     assert len(patches.cells) == 0
     assert list(patches._decoded(store_on(device))) == []
 
@@ -65,7 +66,7 @@ def test_a_slide_without_tissue_has_no_batch(tmp_path: Path, device: torch.devic
 def test_the_threads_end_before_the_slide_is_closed(
     real_slides: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = MapPlan(32, 2.0, 64.0, 16.0, 0.5, 4)
+    plan = MapPlan(32, 2.0, 64.0, TissueRules(), 0.5, 4)
     patches = stream.SlidePatches.find(real_slides / "oesophagus-eosinophilic.tif", None, plan)
     monkeypatch.setattr(stream, "tile_store", lambda device: store_on(device))
     running = []

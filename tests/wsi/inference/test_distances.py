@@ -16,13 +16,14 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.reference import TrainingReference
 from histo_monai.models.task_model import TaskModel, describe_task_model, from_task_model
 from histo_monai.reports.maps.slide_maps import MapStyle, SlidePicture, write_slide_maps
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, read_heatmap, unlike_slides, write_heatmap
 from histo_monai.wsi.heatmaps.tiff_map import read_map
 from histo_monai.wsi.inference.heatmaps import map_slide
 from histo_monai.wsi.inference.models import MapPlan, load_models
 
 CPU = torch.device("cpu")
-PLAN = MapPlan(32, 0.5, 16.0, 4.0, 0.5, 50)
+PLAN = MapPlan(32, 0.5, 16.0, TissueRules(4.0), 0.5, 50)
 STYLE = MapStyle(("tumor",), 0.5, 0.5, 0.5, 20.0, 0.0, has_distance=True)
 SIDE, HALF = 256, 128
 

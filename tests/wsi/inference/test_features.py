@@ -14,6 +14,7 @@ from histo_monai.models.encoder import build_encoder
 from histo_monai.models.shared_backbone import folded
 from histo_monai.models.task_model import load_encoder
 from histo_monai.slides import Box, open_slide
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.inference.features import FeatureWork, sight_of, slide_features
 from histo_monai.wsi.inference.jobs import SlideJob
 from histo_monai.wsi.inference.models import MapPlan
@@ -25,7 +26,9 @@ from tests.hostile.project import slide_pixels, write_slide
 from tests.ranks import fork_ranks
 
 CPU = torch.device("cpu")
-PLAN = MapPlan(patch_px=32, mpp=1.0, stride_um=32.0, tissue_mpp=8.0, min_tissue_fraction=0.5, batch_size=50)
+PLAN = MapPlan(
+    patch_px=32, mpp=1.0, stride_um=32.0, tissue=TissueRules(8.0), min_tissue_fraction=0.5, batch_size=50
+)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.slides import Box, SlideError, open_slide
 from histo_monai.slides.tiles import blocks as blocks_module
 from histo_monai.slides.tiles.grid import Grid
+from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.wsi.heatmaps.heatmap import Heatmap, read_heatmap, write_heatmap
 from histo_monai.wsi.inference import heatmaps as heatmap_module
 from histo_monai.wsi.inference import models as models_module
@@ -39,7 +40,7 @@ from tests.ranks import fork_ranks, server
 
 CPU = torch.device("cpu")
 PINK = (210, 130, 180)
-SETTINGS = MapPlan(32, 1.0, 16.0, 8.0, 0.5, 50)
+SETTINGS = MapPlan(32, 1.0, 16.0, TissueRules(8.0), 0.5, 50)
 
 
 def _write_pyramid(path: Path, image: NDArray[np.uint8], factors: Sequence[int]) -> Path:
