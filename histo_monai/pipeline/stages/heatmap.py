@@ -82,7 +82,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     settings, classes = _settings(of_run, assembly)
     stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
-    decided_by = [dataclasses.asdict(settings), classes]
+    decided_by = [settings.settings, classes]
     work = _work(of_run, params, settings, classes)
     key = fingerprint(decided_by, [paths.WHOLE_SLIDES_CSV, *files], modules_sha256(type(work).__module__))
     done = paths.unfinished_folder(stage) / key[:16]
