@@ -195,7 +195,9 @@ class HeadTraining:
         """Fit the heads of some folds, None for all labels, in several processes; a fitted head stays."""
         folds = [fold for fold in folds if fold not in self._fitted]
         settings = self.assembly.params.consistency.methods[self.student] if self.student else None
-        if settings and settings.has_finetuned_head and not METHODS.own_files(self.student):
+        # Not inherited: a method with settings of its own fits its own head.
+        is_finetuned = bool(settings) and vars(type(settings)).get("has_finetuned_head", False)
+        if is_finetuned and not METHODS.own_files(self.student):
             for fold in folds:
                 self._fitted[fold] = self._finetuned(fold)
             return

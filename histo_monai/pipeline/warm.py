@@ -151,15 +151,16 @@ def _serve(listening: socket.socket) -> None:
 
 
 def _trains_networks() -> bool:
-    """Whether the project's networks are trained, or its params cannot be read, as the stages will report."""
-    params = importlib.import_module("histo_monai.pipeline.params")
+    """Whether the project's networks are trained, or its params cannot be read, as the stages will report.
+
+    The values are not checked: that would import the project's own methods, whose text may change before a stage runs.
+    """
+    read_tree = importlib.import_module("histo_monai.pipeline.params.file").read_tree
     try:
-        mode: str = params.load_params(
-            importlib.import_module("histo_monai.pipeline.paths").PARAMS
-        ).finetune.mode
-    except (OSError, ValueError):
+        tree = read_tree(importlib.import_module("histo_monai.pipeline.paths").PARAMS)
+        return bool(tree["finetune"]["mode"] != "head")
+    except (OSError, ValueError, KeyError, TypeError):
         return True
-    return mode != "head"
 
 
 def _reap(*_: object) -> None:

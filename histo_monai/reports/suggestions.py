@@ -20,7 +20,7 @@ _MAX_CHARACTERS = 19
 
 
 def suggested(
-    patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[str], field_um: float
+    patches: np.ndarray, slide_ids: Sequence[str], captions: Sequence[str], fields_um: Sequence[float]
 ) -> np.ndarray:
     """Suggested regions by rank, (H, W, 3), uint8, with rank, slide and caption, above a scale bar.
 
@@ -28,12 +28,12 @@ def suggested(
         patches: (n, 3, P, P), uint8; the first `MAX_SHOWN` are shown.
         slide_ids: n texts, shortened in the middle.
         captions: n texts with predictions, shortened in the middle.
-        field_um: side of a region, µm.
+        fields_um: n sides of regions, µm.
     """
     num = min(len(patches), MAX_SHOWN)
     width, height = _COLUMNS * _CELL_WIDTH, -(-num // _COLUMNS) * _CELL_HEIGHT + _FOOT
-    bar_um = round_length(0.4 * field_um)
-    bar = bar_um / field_um * _SIDE
+    least, most = min(fields_um), max(fields_um)
+    bar_um = round_length(0.4 * least)
     figure = Figure(figsize=(width, height), dpi=100)
     axis = figure.add_axes(
         (0, 0, 1, 1)
@@ -44,12 +44,12 @@ def suggested(
         bottom = (i // _COLUMNS + 1) * _CELL_HEIGHT
         extent = (left, left + _SIDE, bottom, bottom - _SIDE)
         axis.imshow(patches[i].transpose(1, 2, 0), interpolation="nearest", extent=extent, aspect="auto")
-        ends, heights = [left + 0.08, left + 0.08 + bar], [bottom - 0.08] * 2
+        ends, heights = [left + 0.08, left + 0.08 + bar_um / fields_um[i] * _SIDE], [bottom - 0.08] * 2
         axis.plot(ends, heights, color="white", linewidth=4)
         axis.plot(ends, heights, color=INK, linewidth=2)
         title = f"{i + 1} · {_short(slide_ids[i])}\n{_short(captions[i])}"
         axis.text(left + _SIDE / 2, bottom - _SIDE - 0.05, title, fontsize=7, ha="center", va="bottom")
-    words = f"region width {field_um:g} µm, bar {bar_um:g} µm"
+    words = f"region width {least:g}{f' to {most:g}' * (most > least)} µm, bar {bar_um:g} µm"
     axis.text(0.06, height - 0.4 * _FOOT, words, fontsize=8, color=INK)
     axis.set(xlim=(0, width), ylim=(height, 0))
     return drawn(figure)

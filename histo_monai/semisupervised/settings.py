@@ -22,7 +22,7 @@ class MethodSettings:
             features (`protocol.HeadTeacher`).
         reads_diagnoses: whether `HeadData.unlabeled` brings the diagnoses of training slides.
         has_finetuned_head: whether the method's head is always that of the fine-tuning. Then nothing is fitted, and the
-            method's file is not imported. Methods in `own_methods` fit their own head.
+            method's file is not imported. It is not inherited, and methods in `own_methods` fit their own head.
     """
 
     by_recipe: ClassVar[bool] = False

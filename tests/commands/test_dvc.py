@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from histo_monai.pipeline.paths import REPORT
 from histo_monai.pipeline.warm import ADDRESS, warm_process
@@ -244,3 +245,20 @@ def test_a_fork_ends_as_python_ends(tmp_path: Path) -> None:
     assert (status, err) == (3, "")
     assert sorted(out.split("\n")) == ["", "exit function", "pool", "thread"]
     assert out.endswith("exit function\n")
+
+
+def test_the_process_imports_no_method_of_the_project(tmp_path: Path) -> None:
+    """Its text may change before a stage runs, and a broken one is an error of the stage that reads it."""
+    method = tmp_path / "own_methods/semisupervised/mine.py"
+    method.parent.mkdir(parents=True)
+    method.write_text("raise NameError('broken')\n")
+    for mode, trains in (("head", False), ("all", True)):
+        params = {"semisupervised_methods": ["mine"], "finetune": {"mode": mode}}
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+        asked = "import sys; from histo_monai.pipeline.warm import _trains_networks as f; print(f())"
+        asked += "; print(any(name.startswith('own_methods') for name in sys.modules))"
+        assert _ran([sys.executable, "-c", asked], tmp_path, dict(os.environ)) == (
+            0,
+            f"{trains}\nFalse\n",
+            "",
+        )

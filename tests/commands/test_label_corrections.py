@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
 
 from histo_monai.data.readers.own import reader as own
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.commands.label import _of_slide
 from histo_monai.pipeline.suggestions.merging import merge_labels
 from histo_monai.reports.labeling.answers import Answers
+from histo_monai.slides import open_slide
 from histo_monai.utils.errors import InputError
 from tests.browsers import watched
 from tests.hostile.project import OWN, write_slide, write_text
@@ -230,3 +234,24 @@ def test_a_corrected_table_is_indexed_by_its_new_labels() -> None:
     table = own.labeled_patches(OWN, **settings).table
     assert table["label"].tolist() == ["normal", "normal"]
     assert "corrected_from" not in table
+
+
+def test_squares_of_several_sizes_each_show_their_own_field(tmp_path: Path) -> None:
+    """The frame on the page is the middle third of a picture: it must be the labeled square."""
+    pixels = np.full((512, 640, 3), 200, np.uint8)
+    for x, side in ((100, 32), (400, 128)):
+        pixels[200 - side // 2 : 200 + side // 2, x - side // 2 : x + side // 2] = (90, 40, 110)
+    write_slide(Path("a.tif"), pixels=pixels)
+    rows = [
+        ("a", "a.tif", 200, x, side, 1.0, side, 1.0, "tumor", "normal") for x, side in ((100, 32), (400, 128))
+    ]
+    squares = pd.DataFrame(rows, columns=COLUMNS).assign(group=0)
+    with open_slide("a.tif", 1.0) as slide:
+        patches = _of_slide(slide, "a", squares)
+    for patch in (patches[0], patches[1]):
+        content = base64.b64decode(patch["picture"].partition(",")[2])
+        gray = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_GRAYSCALE)
+        middle = gray[gray.shape[0] // 2]
+        dark = np.flatnonzero(middle < 130)
+        assert len(dark) / len(middle) == pytest.approx(1 / 3, abs=0.03)
+        assert dark[0] / len(middle) == pytest.approx(1 / 3, abs=0.03)

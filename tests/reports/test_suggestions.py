@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from histo_monai.reports.drawing import INK
 from histo_monai.reports.suggestions import MAX_SHOWN, suggested
 
 
@@ -29,3 +31,11 @@ def test_more_than_fit_are_left_out_and_long_names_do_not_change_the_picture_s_s
         suggested(patches[:MAX_SHOWN], ["x"] * 200, ["y"] * 200, 64.0),
     )
     assert many.shape == short.shape
+
+
+def test_the_bar_of_a_larger_region_is_shorter() -> None:
+    picture = suggested(np.full((2, 3, 16, 16), 128, np.uint8), ["", ""], ["", ""], [64.0, 256.0])
+    is_ink = (picture[:180] == [int(INK[i : i + 2], 16) for i in (1, 3, 5)]).all(axis=-1)
+    bars = [part.sum(axis=1).max() for part in (is_ink[:, :150], is_ink[:, 150:300])]
+    assert bars[1] > 8
+    assert bars[0] == pytest.approx(4 * bars[1], rel=0.2)

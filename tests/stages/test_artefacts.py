@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +101,20 @@ def test_a_bad_file_of_outlines_is_one_line(capsys: pytest.CaptureFixture[str]) 
     lines = [line for line in capsys.readouterr().err.splitlines() if "masks/s0.geojson" in line]
     assert len(lines) == 1
     assert "Fix: " in lines[0]
+
+
+def test_statistics_of_the_encoder_follow_the_outlines() -> None:
+    learned = {"slide_level__pretraining_methods": ["random"], "finetune__mode": "head"}
+    params_with(encoder__name="resnet18", semisupervised_methods=["supervised"], **learned)()
+    params_with(features__batchnorm_patches=64, slide_level__semisupervised_methods=["supervised"])()
+    stages = [["index"], ["pretrain", "--method", "random"], ["features", "--method", "random"]]
+    file, contents = Path("data/features/random-0/encoder.safetensors"), []
+    for artefact in ((0, 200), (0, 200), (0, 400)):
+        outlined(OWN / "masks/s0.geojson", artefact=artefact)
+        for call in stages:
+            assert main(call) == 0
+        contents.append(file.read_bytes())
+    assert contents[0] == contents[1]
+    shutil.rmtree("data/features")
+    assert main(stages[-1]) == 0
+    assert contents[1] != contents[2] == file.read_bytes()

@@ -26,6 +26,7 @@ from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import load_encoder
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.stages.features import _link
 from histo_monai.pipeline.stored_features import stored_features
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import file_sha256
@@ -301,3 +302,19 @@ def test_depth_ends_the_encoder_after_a_stage() -> None:
         content.features.shape[1] == 2 * 64
     )  # mean and standard deviation of the channels of layer1 of a ResNet-18
     assert content.provenance.depth == 1
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+def test_files_that_another_process_takes_over_at_once_stay(
+    can_link: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    if not can_link:
+        monkeypatch.setattr(os, "link", link)
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.write_bytes(b"features")
+    for _ in range(2):
+        _link(source, target)
+        assert target.read_bytes() == source.read_bytes() == b"features"

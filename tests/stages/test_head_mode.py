@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from histo_monai.reports.labeling.answers import Answers
 from histo_monai.reports.site.blocks import Pictures
 from histo_monai.reports.site.doubtful import NUM_PICTURES
 from histo_monai.semisupervised import METHODS
+from histo_monai.semisupervised.settings import SupervisedSettings
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.settings.registry import Part
 from tests.folders import NewFolder, work_in_copy
@@ -481,3 +483,20 @@ def test_contradicting_options_of_suggest_are_refused(
 ) -> None:
     assert main(("suggest", *words)) == 1
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_a_method_with_settings_of_its_own_fits_its_own_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(METHODS["supervised"]):  # type: ignore[misc]
+        @dataclasses.dataclass(frozen=True)
+        class Settings(SupervisedSettings):
+            pass
+
+        @classmethod
+        def fit_head(cls, *_: object) -> None:
+            raise AssertionError("its own head")
+
+    monkeypatch.setitem(METHODS, "supervised", Mine)
+    shutil.rmtree("data/models/random-0-supervised-0/student")
+    with pytest.raises(AssertionError, match="its own head"):
+        main(("consistency", *RUN))

@@ -19,6 +19,7 @@ import yaml
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.pipeline.cli import main
 from histo_monai.utils.files.trees import read_bytes
+from tests.hostile.project import OWN, params_with, write_own_project, write_text
 
 SLIDES = """slide_id,path,patient_id,split
 skin,{0}/cmu-1-small-region.svs,s,train
@@ -373,3 +374,26 @@ def test_a_whole_slide_that_cannot_be_read_may_be_left_out(dataset: Path) -> Non
     assert main(["index"]) == 0
     assert pd.read_csv("data/index/whole_slides.csv")["slide_id"].tolist() == ["s0", "s1", "s2"]
     assert any("left out" in line and "3.tif: the file is empty" in line for line in _metrics()["warnings"])
+
+
+def test_where_only_the_test_is_marked_the_other_patients_are_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HISTO_MONAI_CPUS", "1")
+    write_own_project()
+    rows = [
+        "slide_id,path,patient_id,split",
+        *(f"s{i},s{i}.tif,P{i // 2},{'test' * (i > 3)}" for i in range(6)),
+    ]
+    write_text(OWN / "slides.csv", "\n".join(rows) + "\n")
+    squares = [f"s{i},{y},100,1.0,{'ab'[y > 200]}" for i in range(6) for y in (100, 300)]
+    write_text(OWN / "patches.csv", "slide_id,y,x,mpp,label\n" + "\n".join(squares) + "\n")
+    params_with(labels__own__validation="labeled")()
+    assert main(["index"]) == 0
+    corpus = pd.read_csv("data/index/slides.csv").groupby("split")["slide_id"].agg(set)
+    assert {frozenset(slides) for slides in corpus} == {frozenset({"s0", "s1"}), frozenset({"s2", "s3"})}
+    splits = ["train"] * 4 + ["test"] * 2
+    assert pd.read_csv("data/index/whole_slides.csv")["split"].tolist() == splits
+    by_slide = pd.read_csv("data/index/patches.csv").groupby("slide_id")["split"].agg(list)
+    assert by_slide.tolist() == [[split] * 2 for split in splits]

@@ -14,6 +14,8 @@ import torch
 from histo_monai.models.encoder import Encoder
 from histo_monai.pipeline.cli import main
 from histo_monai.pipeline.commands import suggest
+from histo_monai.pipeline.suggestions.search import _outlines_of
+from histo_monai.pipeline.suggestions.squares import taken
 from histo_monai.pipeline.suggestions.stored import stored_embeddings
 from histo_monai.training.embedding import embed
 from tests.folders import NewFolder, work_in_copy
@@ -95,3 +97,19 @@ def test_patches_are_encoded_where_stored_features_do_not_apply(
         assert main(SUGGEST) == 0
     assert "encoding patches" in caplog.text
     assert len(pd.read_csv(SUGGESTED)) == 6
+
+
+def test_a_slide_is_known_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels and outlines count on links of their slide, and on no other slide of equal id."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.tif").touch()
+    Path("b.tif").touch()
+    Path("link.tif").symlink_to("a.tif")
+    square = {"y": 100.0, "x": 90.0, "mpp": 1.0, "side_px": 32.0}
+    candidates = pd.DataFrame([{"slide_id": "a", "path": "a.tif", "slide_mpp": 0.5, **square}])
+    labeled = pd.DataFrame([{"path": "link.tif", **square}, {"path": "b.tif", **square}])
+    found = taken(labeled, candidates)
+    assert found[["path", "slide_mpp", "x"]].to_numpy().tolist() == [["link.tif", 0.5, 90.0]]
+    known = [("link.tif", "masks/a.geojson"), ("b.tif", "masks/b.geojson")]
+    slides = pd.DataFrame({"slide_id": ["s", "a"], "path": ["a.tif", "c.tif"]})
+    assert _outlines_of(slides, pd.DataFrame(known, columns=["path", "outlines"])) == {"s": "masks/a.geojson"}

@@ -167,7 +167,14 @@ def _by_cluster(path: Path, table: pd.DataFrame) -> pd.DataFrame:
 
 def _of_slide(slide: Slide, slide_id: str, squares: pd.DataFrame) -> dict[int, dict[str, Any]]:
     """Row of the table -> patch of a page."""
-    pictures = square_pictures(slide, squares, float(squares["patch_px"].iloc[0] * squares["mpp"].iloc[0]))
+    picture_of = {
+        number: picture
+        for side_um, of_side in squares.groupby(squares["patch_px"] * squares["mpp"])
+        for number, picture in zip(
+            of_side.index, square_pictures(slide, of_side, float(side_um)), strict=True
+        )
+    }
+    pictures = [picture_of[number] for number in squares.index]
     columns = (squares[name] for name in ("y", "x", "mpp", "patch_px", "side_px", "group"))
     names = [name for name in _LABELS if name in squares]
     labels = [{name: text for name, text in one.items() if text} for one in squares[names].to_dict("records")]

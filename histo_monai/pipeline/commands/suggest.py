@@ -178,7 +178,7 @@ def _suggest(draft: Path, run: Run, num: int, num_random: int, side_um: float | 
     classes = task.classes
     columns = {f"probability {name}": f"{STUDENT}_{name}" for name in classes or ()}
     columns = columns or {"score": STUDENT, "score before consistency training": FINETUNED}
-    pictures = (shown.squeeze(1).numpy(), _in_words(table, classes), field_um)
+    pictures = (shown.squeeze(1).numpy(), _in_words(table, classes), [field_um] * len(table))
     write_suggestions(draft, table, bounds_corners(rows), {"uncertainty": "uncertainty"} | columns, pictures)
     return (
         f"{len(table)} regions ({len(at_random)} at random) on {table['slide_id'].nunique()} of "

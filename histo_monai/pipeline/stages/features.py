@@ -15,6 +15,7 @@ import pandas as pd
 
 from histo_monai.data.features.store import read_features
 from histo_monai.data.features.tables import source_digests
+from histo_monai.data.index.candidates import outlines_by_slide
 from histo_monai.data.index.preflight import without_field
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.patches import read_patches
@@ -33,7 +34,7 @@ from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import whole_folder
+from histo_monai.utils.storage import file_sha256, whole_file, whole_folder
 from histo_monai.wsi.heatmaps.origin import numeric_settings
 from histo_monai.wsi.inference.encoding import Encoding
 from histo_monai.wsi.inference.features import FeatureWork, sight_of
@@ -211,8 +212,14 @@ def _adapted(
 def _statistics_sha256(
     asked: Asked, shown: pd.DataFrame, path: Path, seed: int, environment: Environment
 ) -> str:
-    """Digest of everything that decides batch-norm statistics: encoder, slides, places, settings, code; no labels."""
+    """Digest of everything that decides batch-norm statistics; no labels.
+
+    These are encoder, slides, the user's outlines of tissue, places, settings and code.
+    """
     places = shown[[name for name in _PLACES if name in shown]].astype(str).to_numpy().tolist()
+    if "outlines" in shown:
+        of_slide = outlines_by_slide(shown)
+        places += [[slide_id, file_sha256(Path(file))] for slide_id, file in of_slide.items()]
     slides = sorted((str(path), digest) for path, digest in source_digests(shown).items())
     settings = {**asked.settings, **numeric_settings(environment.device)}
     return fingerprint([settings, seed, sorted(places), slides], [path], asked.encoding.code_sha256)
@@ -279,8 +286,11 @@ def _take_over(folder: Path, done: Path) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it."""
+    """Hard-link a file, or copy it; a target that another process has linked meanwhile stays."""
     try:
         os.link(source, target)
+    except FileExistsError:
+        pass
     except OSError:
-        shutil.copy(source, target)
+        with whole_file(target) as draft:
+            shutil.copy(source, draft)

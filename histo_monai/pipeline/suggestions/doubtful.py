@@ -110,8 +110,7 @@ def suggest_doubtful(draft: Path, params: Params, run: Run, num: int) -> str:
     bare = rows[:MAX_SHOWN].assign(label="", score=np.nan)
     shown, _ = reading.in_order(bare, _BATCH).some(MAX_SHOWN)
     captions = [f"{row.label}, or {row.other_label}" for row in table.itertuples()]
-    field_um = float(rows["side_px"].iloc[0] * rows["mpp"].iloc[0])
-    pictures = (shown.squeeze(1).numpy(), captions, field_um)
+    pictures = (shown.squeeze(1).numpy(), captions, (rows["side_px"] * rows["mpp"]).tolist())
     write_suggestions(draft, table, bounds_corners(rows), {"doubt": "doubt"}, pictures)
     return f"{len(table)} of {len(squares)} labeled squares on {table['slide_id'].nunique()} slides"
 

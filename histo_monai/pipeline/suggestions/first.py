@@ -85,7 +85,7 @@ def suggest_first(draft: Path, params: Params, encoder: Path, num: int, side_um:
     reading = PatchReading(search.patch_px, None, 0, environment.device)
     shown, _ = reading.in_order(rows[:MAX_SHOWN], _BATCH).some(MAX_SHOWN)
     table = pd.DataFrame(places(rows, search.side_um)).assign(cluster=similar_groups(features[chosen]))
-    pictures = (shown.squeeze(1).numpy(), [""] * len(table), search.patch_px * search.mpp)
+    pictures = (shown.squeeze(1).numpy(), [""] * len(table), [search.patch_px * search.mpp] * len(table))
     write_suggestions(draft, table, bounds_corners(rows), {}, pictures)
     return (
         f"{len(table)} typical regions on {table['slide_id'].nunique()} of {candidates['slide_id'].nunique()} slides "

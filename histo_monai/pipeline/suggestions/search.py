@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 
 import pandas as pd
 
-from histo_monai.data.index.candidates import Search, outlines_by_slide, sample_candidates, slides_to_search
+from histo_monai.data.index.candidates import Search, sample_candidates, slides_to_search
 from histo_monai.data.readers.registry import DATASETS
-from histo_monai.data.tables.columns import read_surveyed_slides
+from histo_monai.data.tables.columns import read_surveyed_slides, read_whole_slides
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.params import Params
@@ -81,9 +82,25 @@ def candidates_of(
     manifest = DATASETS[params.pretraining_dataset].pretraining_slides(root, params.corpus_section)
     if params.is_validation_separate:
         held_out = pd.concat([held_out, manifest[manifest["split"] == "validation"]])
-    search = replace(search, outlines=outlines_by_slide(manifest))
     shared_ids = params.pretraining_dataset == params.dataset
     searched = slides_to_search(slides, patches, held_out, shared_ids=shared_ids)
+    known = pd.concat([manifest, read_whole_slides(paths.WHOLE_SLIDES_CSV)])
+    search = replace(search, outlines=_outlines_of(searched, known))
     if most < math.inf:
         search = replace(search, per_slide=min(search.per_slide, math.ceil(most / len(searched))))
     return sample_candidates(searched, search, seed=seed, processes=processes)
+
+
+def _outlines_of(slides: pd.DataFrame, known: pd.DataFrame) -> dict[str, str]:
+    """slide_id -> file of the user's outlines of tissue and artefacts; a slide is known by its file.
+
+    Args:
+        known: Slides with the columns `path` and `outlines`; two collections may use one id for two slides.
+    """
+    files, named = (rows["path"].map(os.path.realpath) for rows in (slides, known))
+    outlines = {file: name for file, name in zip(named, known["outlines"], strict=True) if name}
+    return {
+        slide_id: outlines[file]
+        for slide_id, file in zip(slides["slide_id"], files, strict=True)
+        if file in outlines
+    }

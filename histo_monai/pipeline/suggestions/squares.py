@@ -50,20 +50,24 @@ def bounds_corners(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
 def taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
     """Squares on the candidate slides with a label, used or not, or answered without one."""
     slides = candidates.drop_duplicates("path")
-    mpp_of = slides.set_index("path")["slide_mpp"]
+    mpp_of = dict(zip(_files(slides), slides["slide_mpp"], strict=True))
     answered = answered_without_label().merge(slides[["slide_id", "path"]], on="slide_id")
-    taken = patches[patches["y"].notna() & patches["path"].isin(mpp_of.index)]
+    squares = patches[patches["y"].notna()]
     columns = ["path", "y", "x", "mpp", "side_px"]
-    taken = pd.concat([taken[columns], answered[columns]], ignore_index=True)
-    return taken.assign(slide_mpp=taken["path"].map(mpp_of))
+    taken = pd.concat([squares[columns], answered[columns]], ignore_index=True)
+    taken = taken.assign(slide_mpp=_files(taken).map(mpp_of))
+    return taken[taken["slide_mpp"].notna()].reset_index(drop=True)
+
+
+def _files(rows: pd.DataFrame) -> pd.Series:
+    """The slide's file of each row: links of one file are one slide."""
+    return rows["path"].map({path: os.path.realpath(path) for path in rows["path"].unique()})
 
 
 def fields(rows: pd.DataFrame) -> Fields:
     """Squares of rows with `slide_mpp`; a slide is known by its file."""
     return Fields(
-        slide_ids=rows["path"]
-        .map({path: os.path.realpath(path) for path in rows["path"].unique()})
-        .to_numpy(object),
+        slide_ids=_files(rows).to_numpy(object),
         centers_yx=rows[["y", "x"]].to_numpy(np.float64),
         sides_px=(rows["side_px"] * rows["mpp"] / rows["slide_mpp"]).to_numpy(np.float64),
     )
@@ -87,7 +91,7 @@ def write_suggestions(
     table: pd.DataFrame,
     corners: Mapping[str, tuple[int, int]],
     measurements: Mapping[str, str],
-    pictures: tuple[NDArray[np.uint8], Sequence[str], float],
+    pictures: tuple[NDArray[np.uint8], Sequence[str], Sequence[float]],
 ) -> None:
     """Write suggestions.csv, <slide_id>.geojson for QuPath, and a picture of the squares.
 
@@ -95,14 +99,14 @@ def write_suggestions(
         table: `places` and further columns.
         corners: slide -> corner of its bounds (`bounds_corners`).
         measurements: name in QuPath -> column of the table.
-        pictures: patches (n, 3, P, P), a caption for each, and the side of their field, µm.
+        pictures: patches (n, 3, P, P), and for each a caption and the side of its field, µm.
     """
-    patches, captions, field_um = pictures
+    patches, captions, fields_um = pictures
     table.to_csv(folder / TABLE, index=False)
     for slide_id, of_slide in table.groupby("slide_id"):
         squares = [_square(row, measurements) for row in of_slide.to_dict("records")]
         write_geojson(folder / f"{slide_id}.geojson", squares, bounds_yx=corners[str(slide_id)])
-    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), captions, field_um))
+    image.imsave(folder / MOSAIC, suggested(patches, table["slide_id"].tolist(), captions, fields_um))
 
 
 def _square(row: Mapping[Any, Any], measurements: Mapping[str, str]) -> Region:

@@ -18,7 +18,16 @@ from histo_monai.data.readers.own.regions import (
     annotation_files,
     region_patches,
 )
-from histo_monai.data.readers.own.slides import MPP, YES, check_origin, check_split, read_slides, with_columns
+from histo_monai.data.readers.own.slides import (
+    MPP,
+    WITHOUT_SPLIT,
+    YES,
+    check_origin,
+    check_split,
+    read_slides,
+    row_without_split,
+    with_columns,
+)
 from histo_monai.data.tables.columns import corpus_table, whole_slide_table
 from histo_monai.data.tables.manifests import (
     check_classes,
@@ -50,8 +59,8 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
 
     Required columns: `slide_id`, `path` (absolute, or relative to the folder of slides.csv). Optional columns:
     `patient_id`, `mpp` (µm per level-0 pixel, required if the file has none), `label`, `split` (train, validation or
-    test in all rows; without it the index splits by patient), `annotation_origin` (bounds or canvas, if it differs from
-    the program's), `exhaustive` (yes or no), `sha256` (digest of the file).
+    test in all rows, or test alone; the index splits the others by patient), `annotation_origin` (bounds or canvas, if
+    it differs from the program's), `exhaustive` (yes or no), `sha256` (digest of the file).
 
     If `coordinates/<slide_id>.h5` (CLAM, `histo-monai features`) or `<slide_id>_patches.h5` (TRIDENT) exists,
     pretraining samples its patches from that file. `masks/<slide_id>.geojson` outlines tissue or artefacts.
@@ -242,13 +251,9 @@ def is_labeled(root: Path) -> bool:
 
 def _check_mixture(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:
     """Refuse missing splits beside training rows. `listed`: line numbers of the first rows, which patches.csv holds."""
-    bare = table["split"] == ""
-    if bare.any() and table["split"].isin(["train", "validation"]).any():
-        where = _where(root, table, listed, int(bare.to_numpy().argmax()))
-        raise InputError(
-            f"{where}: no split, while other rows are for training or validation. "
-            "Fix: fill the column split, or leave all but test empty."
-        )
+    row = row_without_split(table["split"].reset_index(drop=True))
+    if row is not None:
+        raise InputError(f"{_where(root, table, listed, row)}: {WITHOUT_SPLIT}")
 
 
 def _check_one_answer(root: Path, table: pd.DataFrame, listed: pd.Index) -> None:
@@ -302,12 +307,14 @@ def _with_slides(path: Path, table: pd.DataFrame, slides: pd.DataFrame, patch_px
             )
     of = slides.iloc[slide_row].set_axis(table.index)
     given = table["patient_id"] != ""
-    differs = of_slide & given & (of["patient_id"] != "") & (table["patient_id"] != of["patient_id"])
+    differs = of_slide & given & (table["patient_id"] != of["patient_id"])
     if differs.any():
         row = first_row(differs)
+        slide_id, patient = table.loc[row, ["slide_id", "patient_id"]]
+        known = of.loc[row, "patient_id"]
+        fix = "correct one of them" if known else "write it there, for all slides of the patient"
         raise InputError(
-            f"{path}, row {row}: patient {table.loc[row, 'patient_id']!r}, but slides.csv has "
-            f"{of.loc[row, 'patient_id']!r} for this slide. Fix: correct one of them."
+            f"{path}, row {row}: patient {patient!r}, but slides.csv has {known!r} for slide {slide_id!r}. Fix: {fix}."
         )
     return table.assign(
         path=table["path"].where(~of_slide, of["path"].map(str)),

@@ -54,11 +54,15 @@ def read_slides(root: Path) -> pd.DataFrame:
     check_texts(manifest, table["patient_id"])
     check_classes(manifest, table["label"])
     check_split(manifest, table["split"])
-    bare = table["split"] == ""
-    if bare.any() and not bare.all():
+    if (row := row_without_split(table["split"])) is not None:
+        raise InputError(f"{manifest}, row {row}: {WITHOUT_SPLIT}")
+    tested = set(table.loc[table["split"] == "test", "patient_id"]) - {""}
+    divided = (table["split"] == "") & table["patient_id"].isin(tested)
+    if divided.any():
+        row = first_row(divided)
         raise InputError(
-            f"{manifest}, row {first_row(bare)}: no split, while other rows have one. "
-            "Fix: fill the column split or remove it."
+            f"{manifest}, row {row}: no split, but another slide of patient {table.loc[row, 'patient_id']!r} "
+            "is for the test. Fix: write test."
         )
     check_origin(manifest, table["annotation_origin"])
     odd = ~table["exhaustive"].isin(["", *YES_NO])
@@ -169,6 +173,20 @@ def check_origin(path: Path, origin: pd.Series) -> None:
             f"{path}, row {row}: {origin.name} is {origin[row]!r}. Fix: write {BOUNDS} (QuPath's origin), {CANVAS} "
             "(OpenSlide's origin), or nothing."
         )
+
+
+WITHOUT_SPLIT = (
+    "no split, while other rows are for training or validation. "
+    "Fix: fill the column split, or leave all but test empty."
+)
+"""End of the error for `row_without_split`."""
+
+
+def row_without_split(split: pd.Series) -> int | None:
+    """Index of the first row without a split, if other rows are for training or validation; else None."""
+    bare = split == ""
+    mixed = bare.any() and split.isin(["train", "validation"]).any()
+    return first_row(bare) if mixed else None
 
 
 def check_split(path: Path, split: pd.Series) -> None:

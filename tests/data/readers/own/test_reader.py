@@ -178,3 +178,10 @@ def test_processes_change_nothing(folder: Path) -> None:
     one, two = (own.labeled_patches(folder, **REGIONS, processes=n).table for n in (1, 2))
     pd.testing.assert_frame_equal(one, two)
     assert np.isnan(one["slide_mpp"][0])
+
+
+def test_the_patient_of_a_slide_stands_in_slides_csv_alone(folder: Path) -> None:
+    (folder / "slides.csv").write_text("slide_id,path\na,a.tif\nb,b.tif\n")
+    text = "slide_id,y,x,mpp,label,patient_id\na,100,100,1,x,\nb,100,100,1,x,eve\n"
+    with pytest.raises(ValueError, match=r"row 3: patient 'eve', but slides\.csv has '' for slide 'b'"):
+        _patches(folder, text)

@@ -112,3 +112,18 @@ def test_a_label_that_reads_as_missing_is_no_class(folder: Path, label: str) -> 
 def test_none_in_small_letters_is_a_class(folder: Path) -> None:
     (folder / "slides.csv").write_text("slide_id,path,label\na,a.tif,brisk\nb,b.tif,none\n")
     assert read_slides(folder)["label"].tolist() == ["brisk", "none"]
+
+
+def test_test_slides_are_marked_alone_or_every_slide_has_a_split(folder: Path) -> None:
+    def read(*rows: str) -> list[str]:
+        (folder / "slides.csv").write_text("slide_id,path,patient_id,split\n" + "\n".join(rows) + "\n")
+        return [str(split) for split in read_slides(folder)["split"]]
+
+    assert read("a,a.tif,P,", "b,b.tif,Q,test", "c,c.tif,,") == ["", "test", ""]
+    assert own.pretraining_slides(folder)["slide_id"].tolist() == ["a", "c"]
+    with pytest.raises(ValueError, match=r"row 3: no split, while other rows are for training or validation"):
+        read("a,a.tif,P,train", "b,b.tif,Q,", "c,c.tif,R,test")
+    with pytest.raises(
+        ValueError, match=r"row 4: no split, but another slide of patient 'P' is for the test"
+    ):
+        read("a,a.tif,P,test", "b,b.tif,Q,", "c,c.tif,P,")
