@@ -226,7 +226,10 @@ def _correct(into: Path, same: Sequence[_Answer], answer: _Answer) -> bool:
     is_corrected = False
     for other in labeled:
         if not answer.label:
-            _LOG.warning("label: %s: the label of %s stays. Remove the row to leave it out", answer, other)
+            _LOG.warning(
+                "label: %s: the label of %s stays. To leave it out, remove the row there and in %s",
+                answer, other, SUGGESTIONS / f"*{SUFFIX}",
+            )  # fmt: skip
         elif other.label != answer.label and not _is_superseded(answer, other):
             earlier = other.earlier()
             if other.label != answer.corrects or (earlier and answer.at <= other.at):
