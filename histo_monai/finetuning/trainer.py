@@ -25,7 +25,7 @@ from histo_monai.models.average import StudentAndAverage
 from histo_monai.models.shared_rows import SharedRows
 from histo_monai.models.sharing.copies import TrainedState, copy_sharing, frozen_parameters, separate
 from histo_monai.models.task_model import TaskModel
-from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.training.device import in_memory_order, precision, seed_random_layers, to_device
 from histo_monai.training.evaluator import build_evaluator
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
@@ -312,6 +312,7 @@ class _Step:
         now = Step(self._seed, engine.state.epoch, engine.state.iteration)
         self._augment.set_random_state(now.derive_seed("augmentation"))
         views = self._augment(patches).squeeze(1)
+        seed_random_layers(now)
         with precision(device), self._shared.divided(), self._graphs:
             outputs = self._model(in_memory_order(views, device))
         measured = self._task.objective.measure(outputs, self._targets[rows])

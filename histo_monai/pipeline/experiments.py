@@ -128,7 +128,7 @@ def _add(experiments: Experiments, entry: Mapping[str, Any], name: str, listed_r
 
 SWEPT = ("alpha", "mu", "n_aug", "pretraining_methods", "semisupervised_methods", "training_seeds")
 """Axes of the curves; experiments of a family differ only in these params and in `pretraining_seeds`."""
-_OF_SLIDES = ("slide_level", "heatmap", "aggregate")
+_OF_SLIDES = ("slide_level", "heatmap", "aggregate", "mil", "check", "report")
 """Params without effect on patch metrics."""
 
 

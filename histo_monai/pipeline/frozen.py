@@ -46,7 +46,13 @@ from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.stored_features import OF_MODEL, HeadFeatures, StoredRows, predictions_of
+from histo_monai.pipeline.stored_features import (
+    OF_DIAGNOSES,
+    OF_MODEL,
+    HeadFeatures,
+    StoredRows,
+    predictions_of,
+)
 from histo_monai.semisupervised import METHODS
 from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers
@@ -184,6 +190,8 @@ class HeadTraining:
         described |= {"selection": found, OF_MODEL: self.stored.encoder_sha256}
         if self.student:
             described["pseudo_labels"] = pseudo_labels
+        if self.diagnoses is not None:
+            described[OF_DIAGNOSES] = params.positive_class
         is_start = not pseudo_labels["accepted"]
         picture = partial(self._picture, model, rows)
         return model, described, HeadResult(self._measured(model, rows), is_start, picture, [])
@@ -195,16 +203,13 @@ class HeadTraining:
         """Fit the heads of some folds, None for all labels, in several processes; a fitted head stays."""
         folds = [fold for fold in folds if fold not in self._fitted]
         settings = self.assembly.params.consistency.methods[self.student] if self.student else None
-        # Not inherited: a method with settings of its own fits its own head.
-        is_finetuned = bool(settings) and vars(type(settings)).get("has_finetuned_head", False)
-        if is_finetuned and not METHODS.own_files(self.student):
+        if settings and settings.is_finetuned_head and not METHODS.own_files(self.student):
             for fold in folds:
                 self._fitted[fold] = self._finetuned(fold)
             return
         work = partial(on_one_core, fit_head, self.student, settings)
-        found: Iterable[SelfTrained] = (
-            work(self._data(fold)) for fold in folds
-        )  # One fold in memory at a time.
+        # One fold in memory at a time.
+        found: Iterable[SelfTrained] = (work(self._data(fold)) for fold in folds)
         if num_cpus() > 1 and len(folds) > 1:
             data = [self._data(fold) for fold in folds]
             found = map_over_processes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -221,3 +222,9 @@ def write_curves(
 
     table = pd.DataFrame(rows, columns=None if columns is None else list(columns))
     table.to_csv(path, index=False, float_format="%.6g")
+
+
+def plain_path(path: Path) -> Path:
+    """A path without `..`; the real path where a linked folder before `..` leads elsewhere."""
+    plain, real = Path(os.path.normpath(path)), os.path.realpath(path)
+    return plain if ".." not in path.parts or os.path.realpath(plain) == real else Path(real)

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -236,7 +235,7 @@ def package_versions() -> dict[str, str | None]:
 
 def portable(path: Path) -> str:
     """Path relative to the project's root; the file name for paths outside it."""
-    plain = Path(os.path.normpath(path))
+    plain = paths.plain_path(path)
     here = Path.cwd()
     if plain.is_absolute() and plain.is_relative_to(here):
         plain = plain.relative_to(here)

@@ -14,7 +14,7 @@ from histo_monai.data.loaders.resident import PatchLoader
 from histo_monai.models.batchnorm import freeze_statistics, synchronise_batchnorm
 from histo_monai.models.encoder import Encoder
 from histo_monai.pretraining.protocol import Pretext, Task
-from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.training.device import in_memory_order, precision, seed_random_layers, to_device
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
 from histo_monai.training.handlers import BestState, ScheduledRates
@@ -130,6 +130,7 @@ def _trainer(
         patches, rows = (part.to(device, non_blocking=True) for part in batch)
         now = Step(seed, engine.state.epoch, engine.state.iteration, this_rank(), num_ranks())
         task = pretext.training_task(patches, rows, now)
+        seed_random_layers(now)
         return training_step(pretext, network, optimizer, task, device, graphs)
 
     trainer = Engine(step)

@@ -32,6 +32,11 @@ class MethodSettings:
     has_finetuned_head: ClassVar[bool] = False
 
     @property
+    def is_finetuned_head(self) -> bool:
+        """`has_finetuned_head` of these settings themselves: a method whose settings extend them fits its own head."""
+        return bool(vars(type(self)).get("has_finetuned_head", False))
+
+    @property
     def keeps_best_epoch(self) -> bool:
         """Whether the epoch of the best validation predicts (epoch 0: the start model); else the last epoch."""
         return False

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from histo_monai.utils.process.precision import computes_in_bfloat16
+from histo_monai.utils.randomness import Step, derive_seed
+from histo_monai.utils.ranks import this_rank
 
 
 def to_device(network: nn.Module, device: torch.device) -> None:
@@ -62,3 +64,11 @@ def _wants_channels_last(device: torch.device, weights: Iterable[torch.Tensor] =
     if device.type == "cuda" or computes_in_bfloat16(device):
         return True
     return any(tensor.ndim == 4 and tensor.shape[1] == 1 for tensor in weights)
+
+
+def seed_random_layers(step: Step) -> None:
+    """Seed the generators of dropout and stochastic depth for a step, different in every process.
+
+    So a training that is resumed, or a fold that is trained alone, drops the same.
+    """
+    torch.manual_seed(derive_seed(step.derive_seed("random layers"), this_rank()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,12 +16,15 @@ from numpy.typing import NDArray
 from histo_monai.data.readers.shared.quotas import even_quotas
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.slides import open_slide
+from histo_monai.slides.geometry import MAX_UPSAMPLING
 from histo_monai.slides.tiles.cells import tissue_cells
 from histo_monai.slides.tiles.grid import Grid
 from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.processes import map_over_processes
 from histo_monai.utils.randomness import generator
+
+_LOG = logging.getLogger(__name__)
 
 PLENTY = 2400
 """Default number of unlabeled patches; the reported figures of simulated slides use it."""
@@ -108,13 +112,21 @@ def sample_candidates(slides: pd.DataFrame, search: Search, *, seed: int, proces
         `slide_mpp` is never missing.
 
     Raises:
-        InputError: A slide cannot be read at `search.mpp`, or no slide has a candidate.
+        InputError: No slide has a candidate.
+
+    Slides that are too coarse for `search.mpp` have none; the log counts them.
     """
     work = partial(_of_slide, search=search, seed=seed)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
     jobs = (list(slides["slide_id"]), [Path(path) for path in slides["path"]], mpps)
     surveys = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
     counts = [len(centers) for centers, _ in surveys]
+    coarse = slides["slide_id"].to_numpy()[[mpp > search.mpp * MAX_UPSAMPLING for _, mpp in surveys]]
+    if len(coarse):
+        _LOG.warning(
+            "%d of %d slides are coarser than %g µm/px and give no patch (the first: %s)",
+            len(coarse), len(slides), search.mpp, coarse[0],
+        )  # fmt: skip
     if not any(counts):
         raise InputError(
             f"no tissue of the {len(slides)} slides holds a field of {search.side_um:g} µm. Fix: lower --side-um, "
@@ -170,6 +182,8 @@ def _of_slide(
 ) -> tuple[NDArray[np.float64], float]:
     """Candidate centers of a slide, shape (n, 2), level-0 pixels, and the slide's µm/px."""
     with open_slide(path, mpp) as slide:
+        if slide.mpp > search.mpp * MAX_UPSAMPLING:
+            return np.empty((0, 2)), slide.mpp
         grid = Grid(search.patch_px * search.mpp, slide.mpp, slide.size_yx)
         outlines = search.outlines.get(slide_id, "")
         cells, _ = tissue_cells(slide, grid, search.tissue, search.min_tissue_fraction, outlines)

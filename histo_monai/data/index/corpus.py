@@ -58,6 +58,11 @@ class SlideSurvey:
     content: str = ""
     problem: str = ""
 
+    @property
+    def num_centers(self) -> int:
+        """Number of centers."""
+        return 0 if self.centers_yx is None else len(self.centers_yx)
+
 
 def survey_slide(
     slide_id: str,
@@ -190,7 +195,10 @@ def build_pretraining_index(
     slides = _slides_table(table, good)
     parts = []
     for split, wanted in num.items():
-        offers = [s for s, side in zip(good, table["split"], strict=True) if side == split]
+        of_split = table["split"].to_numpy() == split
+        offers = [s for s, is_of_split in zip(good, of_split, strict=True) if is_of_split]
+        if fair < most and sum(s.num_centers for s in offers) < wanted:  # few slides, which can offer more
+            offers = list(_survey(table[of_split], most, seed, placement, processes))
         parts.append(_take(offers, split, wanted))
     return slides, pd.concat(parts, ignore_index=True), bad
 
@@ -227,7 +235,7 @@ def _take(offers: list[SlideSurvey], split: str, wanted: int) -> pd.DataFrame:
             f"no slide is in the {split} split. Fix: write {split} into a row's column split if your table fills it; "
             "else add slides, or change index.validation_fraction."
         )
-    limits = np.array([0 if s.centers_yx is None else len(s.centers_yx) for s in offers])
+    limits = np.array([s.num_centers for s in offers])
     if limits.sum() < wanted:
         raise InputError(
             f"the tissue of the {len(offers)} {split} slides holds {limits.sum()} samples, {wanted} are requested. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ class SlideReader(BaseWSIReader):
         self._own: dict[str, Any] = own or {"level": level or 0}
         self.mpps = tuple(positive("mpps", value) for value in mpps)
         if isinstance(slide_mpp, Mapping):
-            slide_mpp = {str(path): value for path, value in slide_mpp.items()}
+            slide_mpp = {os.path.realpath(path): value for path, value in slide_mpp.items()}
         self.slide_mpp = slide_mpp
         self.max_open_slides = max_open_slides
         self._of_thread = threading.local()
@@ -119,7 +120,9 @@ class SlideReader(BaseWSIReader):
         paths = [data] if isinstance(data, str | Path) else list(data)
         stated = self.slide_mpp
         files = [
-            SlideFile(Path(path), stated.get(str(path)) if isinstance(stated, Mapping) else stated)
+            SlideFile(
+                Path(path), stated.get(os.path.realpath(path)) if isinstance(stated, Mapping) else stated
+            )
             for path in paths
         ]
         return files if len(files) > 1 else files[0]

@@ -29,6 +29,7 @@ class Reading:
         index: Split, seed, tissue, and whether to skip bad slides.
         patch_px: Side of a patch sampled from a slide.
         processes: Slides opened at the same time; the result does not depend on it.
+        is_simulated: Whether the slides are simulated.
     """
 
     root: Path
@@ -37,6 +38,7 @@ class Reading:
     index: IndexSettings
     patch_px: int
     processes: int
+    is_simulated: bool
 
 
 class Dataset(Protocol):

@@ -87,6 +87,10 @@ def training_diagnoses(
     return is_positive
 
 
+_FEWEST_OF_A_KIND = 2
+"""Training slides of the positive label, and of others."""
+
+
 def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]) -> str:
     """Reason in one line if slides cannot be diagnosed; else empty.
 
@@ -107,5 +111,11 @@ def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]
             return (
                 f"no diagnosis of slides: the labels of {part} slides do not include both {positive!r} and others "
                 f"({len(labels)} of {rows.sum()} have a label)"
+            )
+        num = int((labels == positive).sum())
+        if part == "training" and min(num, len(labels) - num) < _FEWEST_OF_A_KIND:
+            return (
+                f"no diagnosis of slides: {num} training slides have the label {positive!r} and {len(labels) - num} "
+                f"have others, but the classifier needs {_FEWEST_OF_A_KIND} of each"
             )
     return ""

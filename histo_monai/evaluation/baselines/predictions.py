@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,10 @@ def predict_baselines(
             student, predictions[split][COLOR], are_classes=num_classes is not None
         )
         if num_classes is not None:
-            proportions = np.bincount(targets, minlength=num_classes) / len(targets)
-            predictions[split][MAJORITY] = np.tile(proportions, (len(student), 1))
+            predictions[split][MAJORITY] = class_proportions(targets, num_classes, len(student))
     return BaselinePredictions(predictions, chosen)
+
+
+def class_proportions(targets: NDArray[Any], num_classes: int, num: int) -> NDArray[np.float64]:
+    """Fraction of each class among the labels, for each of `num` patches; Shape (num, num_classes)."""
+    return np.tile(np.bincount(targets, minlength=num_classes) / len(targets), (num, 1))

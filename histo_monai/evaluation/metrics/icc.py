@@ -31,22 +31,22 @@ def intraclass_correlation(ratings: ArrayLike, form: Form = "ICC2", confidence: 
     The interval assumes independent rows. For several patches per patient it is too narrow; use
     `grouped_bootstrap(lambda r: intraclass_correlation(r).value, (ratings,), patients, seed=0)`.
 
-    Value and limits are 1 where all raters agree on every row, and NaN where all ratings are one number. Averaged forms
-    are NaN where the rows do not differ.
+    Value and limits are 1 where all raters agree on every row, and NaN where all ratings are one number or there is one
+    row. Averaged forms are NaN where the rows do not differ.
 
     Args:
-        ratings: Shape (n, k): n rows, k raters, n and k at least 2; any unit.
+        ratings: Shape (n, k): n rows, k raters, k at least 2; any unit.
 
     Raises:
-        ValueError: the form is unknown, a rating is NaN, or there are fewer than two rows or raters.
+        ValueError: the form is unknown, a rating is NaN, or there is no row or one rater.
     """
     if form not in get_args(Form):
         raise ValueError(f"form is {form!r}: expected one of {', '.join(get_args(Form))}")
     table = checks.table("ratings", ratings)
     n, k = table.shape
-    if n < 2 or k < 2:
-        raise ValueError(f"ratings have {n} rows and {k} raters: expected at least two of each")
-    if table.min() == table.max():
+    if n < 1 or k < 2:
+        raise ValueError(f"ratings have {n} rows and {k} raters: expected at least one and two")
+    if n == 1 or table.min() == table.max():
         return Estimate(np.nan, np.nan, np.nan, n)
     if (table == table[:, :1]).all():
         return Estimate(1.0, 1.0, 1.0, n)

@@ -77,7 +77,7 @@ def score_estimates(
     """Agreement of a predicted score with one reference score.
 
     Intervals of intraclass correlations are F-based, assume independent rows and have n rows. The other intervals are
-    from a grouped bootstrap and have n groups.
+    from a grouped bootstrap and have n groups. Correlations of one row are NaN.
 
     Args:
         reference: Shape (N,).
@@ -89,7 +89,7 @@ def score_estimates(
         absolute error.
 
     Raises:
-        ValueError: a score is NaN, the lengths differ, there is one row, or a group is missing.
+        ValueError: a score is NaN, the lengths differ, or a group is missing.
     """
     truth, score = checks.column("reference", reference), checks.column("predicted", predicted)
     checks.same_length(reference=truth, predicted=score)

@@ -126,7 +126,11 @@ def _family_tables(
     of_runs = pd.DataFrame([about | row for point in points for row in point.run_rows()])
     saved, needed, laws = [], [], []
     for metric in table["metric"].unique():
-        of_metric = [point for point in chosen if point.metric == metric]
+        of_metric = [
+            point for point in chosen if point.metric == metric and np.isfinite(point.estimate.value)
+        ]
+        if not of_metric:  # undefined, such as an AUC of one class
+            continue
         best = max(point.estimate.value for point in of_metric) if score is None else score
         saved.append(saved_labels(of_metric, metric))
         needed.append(labels_for_score(of_metric, metric, best))
@@ -146,6 +150,7 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             table = read_predictions(scratch)
             patches = table.of_split(table.splits[-1])
             first = first or patches
+            _check_held_out(first, patches)
             check_same_patches(first, patches)
             trained = (run.finetuned / paths.SUMMARY).as_posix()
             if trained not in experiment.metrics:
@@ -174,3 +179,17 @@ def _members(experiments: Sequence[Experiment], scratch: Path) -> tuple[list[Mem
             ]
     assert first is not None
     return members, first
+
+
+def _check_held_out(first: Predictions, second: Predictions) -> None:
+    """Refuse experiments that are cross-validated: each predicts the patches of its own labels.
+
+    Raises:
+        InputError: The patches are of no test, and differ.
+    """
+    names = [set(patches.rows["patch_id"]) for patches in (first, second)]
+    if "test" not in first.splits and names[0] != names[1]:
+        raise InputError(
+            "experiments: without test patches each is measured on its own labels, and curves need equal patches. Fix: "
+            "mark some patients as test (column split), run the experiments again, or give all alpha and seeds equal"
+        )

@@ -86,7 +86,9 @@ def of_features(params: Params | None) -> Iterator[Finding]:
         return
     patches = read_patches(paths.PATCHES_CSV)
     rows = pd.concat([patches, read_patches(paths.UNLABELED_CSV)], ignore_index=True)
-    num = patches_for_statistics(params.features.batchnorm_patches, has_weights=encoder.weights is not None)
+    num = patches_for_statistics(
+        params.features.batchnorm_patches, has_weights=params.encoder.weights is not None
+    )
     statistics = num if has_batchnorm(encoder) else 0
     amount = amount_of_features(params, rows, ready.num_features, statistics)
     del ready

@@ -55,18 +55,26 @@ def default_remote(_params: Params | None) -> Iterator[Finding]:
 
 def _look_at(name: str, options: Mapping[str, str]) -> Finding:
     url = options.get("url", "")
-    scheme = urlsplit(url).scheme
+    shown, scheme = _without_password(url), urlsplit(url).scheme
     if scheme in _SEPARATE and importlib.util.find_spec(f"dvc_{scheme}") is None:
-        message = f"{name} ({url}): DVC is installed without {scheme}"
+        message = f"{name} ({shown}): DVC is installed without {scheme}"
         return Finding("WARN", "dvc remote", message, f"`pip install 'dvc[{scheme}]'`")
     try:
         _reach(url, options.get("endpointurl", ""), options.get("port", ""))
     except OSError as error:
         reason = error.strerror or str(error)
         return Finding(
-            "WARN", "dvc remote", f"{name} ({url}) does not answer: {reason}", "check network, VPN and mounts"
+            "WARN",
+            "dvc remote",
+            f"{name} ({shown}) does not answer: {reason}",
+            "check network, VPN and mounts",
         )
-    return Finding("PASS", "dvc remote", f"{name} ({url}) answers; credentials not checked")
+    return Finding("PASS", "dvc remote", f"{name} ({shown}) answers; credentials not checked")
+
+
+def _without_password(url: str) -> str:
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", "@", 1) if password else url
 
 
 def _committed_secrets() -> Iterator[Finding]:
@@ -74,7 +82,10 @@ def _committed_secrets() -> Iterator[Finding]:
     for section in committed.sections():
         kind, _, quoted = section.partition(" ")
         name = quoted.strip('"')
-        for option in sorted(_SECRETS & set(committed[section])) if kind == "remote" else ():
+        options = sorted(_SECRETS & set(committed[section])) if kind == "remote" else []
+        if kind == "remote" and urlsplit(committed[section].get("url", "")).password:
+            options.append("url")
+        for option in options:
             message = f"{option} of {name} is in {DVC / 'config'}, which git tracks"
             remedy = (
                 f"`dvc remote modify --unset {name} {option}`, then get a new secret from the provider: "

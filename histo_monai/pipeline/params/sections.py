@@ -322,5 +322,5 @@ class Params:
     @property
     def positive_class(self) -> str:
         """Slide label to diagnose."""
-        section = self.heatmap_section
+        section = self.heatmap.datasets.get(self.dataset)
         return (section.positive_class if section else None) or "tumor"

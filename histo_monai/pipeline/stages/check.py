@@ -185,17 +185,18 @@ def _surveys(
     columns = every[["slide_id", "path", "mpp", "outlines"]]
     for slide_id, path, mpp, outlines in columns.itertuples(index=False, name=None):
         patches_of_slide = labeled.get(path, squares.iloc[:0])
-        by_color = {
-            colors.get(str(label), SCORED): (
+        of_labels = [
+            (
+                colors.get(str(label), SCORED),
                 rows[["y", "x"]].to_numpy(np.float64),
                 float((rows["side_px"] * rows["mpp"]).median()),
             )
             for label, rows in patches_of_slide.groupby("label")
-        }
+        ]
         places = of_slide.get(slide_id, centers.iloc[:0])[["y", "x"]].to_numpy(np.float64)
         given = None if np.isnan(mpp) else float(mpp)
         rules = TissueRules(index.tissue_mpp, index.artefacts)
-        surveys.append(Survey(Path(path), given, rules, outlines, places, by_color))
+        surveys.append(Survey(Path(path), given, rules, outlines, places, of_labels))
     return surveys
 
 

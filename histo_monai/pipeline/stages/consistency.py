@@ -43,6 +43,7 @@ from histo_monai.training.events import write_end
 from histo_monai.training.pictures.predictions import weak_and_strong
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.process.garbage import lasting
+from histo_monai.utils.process.precision import computes_in_bfloat16
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.ranks import this_rank
 from histo_monai.utils.roles import FINETUNED, STUDENT
@@ -166,6 +167,7 @@ def _teaching(
         from histo_monai.training.fit import Records
 
     values = [*of_run, selected(assembly.params, PARAM_NAMES, of_run.method, of_run.student)]
+    values += [computes_in_bfloat16(assembly.task.device)]
 
     def records(fold: int | None, candidate: float | None, weighing: NeighborWeights | None) -> Records:
         key = [*values, fold, candidate, weighing]

@@ -18,7 +18,13 @@ from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patch
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
 from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows, task_targets
 from histo_monai.evaluation.baselines.colors import color_features
-from histo_monai.evaluation.baselines.predictions import LABELED, BaselinePredictions, predict_baselines
+from histo_monai.evaluation.baselines.models import MAJORITY
+from histo_monai.evaluation.baselines.predictions import (
+    LABELED,
+    BaselinePredictions,
+    class_proportions,
+    predict_baselines,
+)
 from histo_monai.evaluation.choice import read_choice
 from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
@@ -138,6 +144,10 @@ def _with_baselines(
         return predictions, baselines
     fold_of, parts = folds.of(given.labeled), [each.predictions["validation"] for each in without_folds]
     in_order = {name: in_order_of_rows(fold_of, [part[name] for part in parts]) for name in parts[0]}
+    if MAJORITY in in_order and assembly.task.num_classes is not None:
+        # Of all labels: the labels outside a fold have few of the classes that the fold has many of.
+        targets = task_targets(given.labeled, assembly.task.classes).numpy()
+        in_order[MAJORITY] = class_proportions(targets, assembly.task.num_classes, len(targets))
     return {"validation": finetuned | in_order, **predictions}, baselines
 
 

@@ -41,6 +41,7 @@ from histo_monai.training.events import write_end
 from histo_monai.training.pictures.predictions import answers
 from histo_monai.training.resume import fingerprint
 from histo_monai.utils.process.garbage import lasting
+from histo_monai.utils.process.precision import computes_in_bfloat16
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.ranks import this_rank
 from histo_monai.utils.roles import FINETUNED
@@ -100,7 +101,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     used = [rows.labeled, rows.validation, *([rows.unlabeled] if is_head else [])]
     folds = assembly.folds(rows, of_run.derived_seed)
     is_counted = rows.validation.empty
-    with_folds = is_counted or _is_mapped(params, of_run)
+    with_folds = is_counted or is_mapped(params, of_run.method)
     training: Finetuning | HeadTraining
     read = [paths.PATCHES_CSV, of_run.encoder_path]
     if is_head:
@@ -175,7 +176,7 @@ def _finetuning(assembly: Assembly, of_run: Run, rows: TrainingRows, folds: Labe
         from histo_monai.pipeline.finetuning import Finetuning
         from histo_monai.training.fit import Records
 
-    values = [*of_run, selected(assembly.params, PARAM_NAMES)]
+    values = [*of_run, selected(assembly.params, PARAM_NAMES), computes_in_bfloat16(assembly.task.device)]
     read = [paths.PATCHES_CSV, of_run.encoder_path]
 
     def records(fold: int | None, candidate: float | None) -> Records:
@@ -206,9 +207,14 @@ def _columns(course: _Course) -> list[str] | None:
     return None if course.curves else ["epoch", "lr", *(f"validation_{name}" for name in course.validation)]
 
 
-def _is_mapped(params: Params, of_run: Run) -> bool:
-    """Whether a student of this model maps slides, so that fold models must map training slides."""
-    return any(
-        params.is_mapped_by(of_run.method, of_run.encoder, student)
-        for student in params.semisupervised_methods
+def is_mapped(params: Params, method: str) -> bool:
+    """Whether models of a method may map slides, so that fold models must map training slides.
+
+    Params of this stage alone decide: which students and encoders there are may change after it has run.
+    """
+    asked = params.slide_level
+    return (
+        params.dataset in params.heatmap.datasets
+        and method in asked.pretraining_methods
+        and bool(asked.semisupervised_methods)
     )

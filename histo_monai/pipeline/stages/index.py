@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -241,6 +240,7 @@ def _reading(params: Params, processes: int) -> Reading:
         index=params.index,
         patch_px=params.patch_px,
         processes=processes,
+        is_simulated=params.source == "phantom",
     )
 
 
@@ -274,7 +274,7 @@ def _existing_folder(source: str, name: str, key: str) -> Path:
 
 
 def _portable(path: Path) -> str:
-    plain = Path(os.path.normpath(path))
+    plain = paths.plain_path(path)
     here = Path.cwd()
     return str(plain.relative_to(here) if plain.is_absolute() and plain.is_relative_to(here) else plain)
 

@@ -31,6 +31,7 @@ from histo_monai.training.events import Hyperparameters, write_end
 from histo_monai.training.fit import Records
 from histo_monai.training.ranks import run_in_ranks
 from histo_monai.training.resume import fingerprint
+from histo_monai.utils.process.precision import computes_in_bfloat16
 from histo_monai.utils.randomness import derive_seed
 from histo_monai.utils.ranks import num_ranks, this_rank
 from histo_monai.utils.settings.reader import as_tree
@@ -82,7 +83,7 @@ def _train(device: torch.device, method: str, seed: int, params: Params, environ
             paths.tensorboard_folder("pretrain", f"{method}-{seed}"),
             paths.checkpoint_path(stage),
             fingerprint(
-                [method, seed, selected(params, PARAM_NAMES, method)],
+                [method, seed, selected(params, PARAM_NAMES, method), computes_in_bfloat16(device)],
                 tables,
                 stage_sha256("pretrain", PRETEXTS[method].__module__),
             ),

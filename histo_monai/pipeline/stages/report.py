@@ -38,14 +38,14 @@ from histo_monai.reports.site.doubtful import NUM_PICTURES, caption, doubtful_se
 from histo_monai.reports.site.doubtful import path_of as strip_path
 from histo_monai.reports.site.of_slide import ShownSlide, Tiling, write_shown_slide
 from histo_monai.reports.site.results import Majority, comparison_section, results_section
-from histo_monai.reports.site.training import of_start, pretraining_section, training_section
+from histo_monai.reports.site.training import of_start, pretraining_section, training_section, why_chosen
 from histo_monai.reports.site.vendor import found
 from histo_monai.reports.site.whole import in_order_of_interest, slides_section
 from histo_monai.reports.tables import SplitTable
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.files.csv_values import read_varied_csv
 from histo_monai.utils.process.processes import map_over_processes
-from histo_monai.utils.roles import FINETUNED, MODELS, STUDENT
+from histo_monai.utils.roles import FINETUNED, MODELS
 from histo_monai.utils.storage import read_json, whole_folder
 from histo_monai.utils.storage.shapes import COUNT, Rule
 
@@ -86,7 +86,7 @@ def run() -> None:
     with whole_folder(paths.REPORT) as draft:
         (draft / PICTURES).mkdir()
         sections = [
-            _results(comparison, predictions, main, warnings),
+            _results(params, comparison, predictions, main, warnings),
             comparison_section(_splits(comparison)),
             _whole_slides(draft, params, main),
             _answers(draft, predictions, main),
@@ -133,23 +133,40 @@ def _splits(comparison: Mapping[str, Any]) -> list[SplitTable]:
 
 
 def _results(
-    comparison: Mapping[str, Any], predictions: Predictions | None, main: Run, warnings: Sequence[str]
+    params: Params,
+    comparison: Mapping[str, Any],
+    predictions: Predictions | None,
+    main: Run,
+    warnings: Sequence[str],
 ) -> Section:
     labels = read_json(paths.LABELS_JSON, "run `dvc repro index` again", _LABELS)
     counts = read_json(paths.INDEX / paths.METRICS, "run `dvc repro index` again", _COUNTS)
     trained = read_json(main.student_folder / paths.METRICS, "run consistency again", _TRAINED)
     used = trained.get("num_labeled", 0)
     unlabeled = trained.get("num_unlabeled", used) - used
-    of_all = f"{used:,} of {counts.get('patches_train', 0):,} labels were used"
+    num, of_slides = counts.get("patches_train", 0), _num_slide_labels(params, main)
+    of_all = f"{used:,} of {num:,} labels were used" if num else f"{of_slides:,} labels of slides were used"
     if selecting := trained.get("num_validation", 0):
         of_all += f", and {selecting:,} further labels selected the model: {used + selecting:,} labels in all"
     if diagnoses := trained.get("num_diagnoses", 0):
         of_all += f", and the student used {diagnoses:,} diagnoses of slides"
+    if num and of_slides:
+        of_all += f"; models of slides learned from {of_slides:,} labels of slides"
     beside = f", and {unlabeled:,} patches without labels" if unlabeled else ""
     mapped = read_json(main.heatmaps / paths.METRICS, "run heatmap again", _LABELS)
     of_all_stages = (comparison["warnings"], labels.get("warnings", []), mapped.get("warnings", []))
     known = [*warnings, *(line for lines in of_all_stages for line in lines)]
     return results_section(_splits(comparison), known, f"{of_all}{beside}.", _majority(predictions))
+
+
+def _num_slide_labels(params: Params, main: Run) -> int:
+    """Labels of slides that models of slides learned from: attention, means, or the classifier of maps."""
+    diagnosis = read_json(main.diagnosis / paths.METRICS, "run aggregate again", _DIAGNOSIS)
+    learns = params.learns_from_slides(main.method) and not why_idle(main.mil)
+    if not learns and "test" not in diagnosis:
+        return 0
+    slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
+    return int(((slides["split"] != "test") & (slides["label"] != "")).sum())
 
 
 def _majority(part: Predictions | None) -> Majority | None:
@@ -158,7 +175,7 @@ def _majority(part: Predictions | None) -> Majority | None:
         return None
     always = part.predictions[MAJORITY].argmax(axis=1)
     right = float((always == part.references[""]).mean())
-    return Majority(part.classes[always[0]], right)
+    return Majority(part.classes[always[0]], right, part.splits[0])
 
 
 def _predictions(main: Run) -> Predictions | None:
@@ -217,7 +234,7 @@ def _training(draft: Path, main: Run) -> Section:
         "run consistency again",
         _CHOICE,
     )
-    why = _why_chosen(choice)
+    why = why_chosen(choice)
     pairs = _copied(draft, main.student_folder / paths.PAIRS, "pairs.png")
     student, finetuned = (
         read_varied_csv(folder / paths.CURVES, stage=stage)
@@ -225,23 +242,6 @@ def _training(draft: Path, main: Run) -> Section:
     )
     return training_section(
         student, finetuned, main.name, pairs, [*of_start(choice["interpolation_weight"]), why]
-    )
-
-
-def _why_chosen(choice: Mapping[str, Any]) -> str:
-    """One or two sentences with the selected model and the reason."""
-    name = {FINETUNED: "the fine-tuned model", STUDENT: "the student"}[choice["chosen"]]
-    if "difference" not in choice:
-        return f"Selected model: {name}. {choice['why']}."
-    difference = choice["difference"]
-    ends = (
-        f"{difference['low']:+.3f} to {difference['high']:+.3f}"
-        if difference.get("low") is not None
-        else "no interval"
-    )
-    return (
-        f"On held-out labels, student minus fine-tuned is {difference['value']:+.3f} ({ends}) in {choice['measure']}. "
-        f"Selected model: {name}. A student is selected only if this interval is above 0."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class Survey:
         rules: for the tissue that is used.
         centers_yx: patch centers of pretraining, (n, 2), level-0 pixels.
         outlines: file of the user's outlines of tissue and artefacts; empty: none.
-        squares: color -> centers of labeled squares, (m, 2), level-0 pixels, and their side, µm.
+        squares: for each class its color, the centers of labeled squares, (m, 2), level-0 pixels, and their side, µm.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Survey:
     rules: TissueRules
     outlines: str
     centers_yx: NDArray[np.float64]
-    squares: Mapping[str, tuple[NDArray[np.float64], float]]
+    squares: Sequence[tuple[str, NDArray[np.float64], float]]
 
     def tissue(self, slide: Slide) -> UsableTissue:
         """Usable tissue of an open slide.
@@ -89,7 +89,7 @@ class Survey:
         for y, x in np.rint(self.centers_yx * scale).astype(int).tolist():
             cv2.circle(out, (x, y), _DOT_PX + 1, (255, 255, 255), -1, cv2.LINE_AA)
             cv2.circle(out, (x, y), _DOT_PX, _rgb(CENTER), -1, cv2.LINE_AA)
-        for color, (places, side_um) in self.squares.items():
+        for color, places, side_um in self.squares:
             half = max(side_um / mpp / 2, 2.0)
             for y, x in (places * scale).tolist():
                 corners = ((round(x - half), round(y - half)), (round(x + half), round(y + half)))

@@ -15,6 +15,7 @@ from histo_monai.reports.tables import METRICS, SplitTable, in_words
 
 CONTROL = "supervised"
 """Baseline without use of unlabeled patches."""
+ACCURACY = "accuracy"
 _KINDS = ("network", "color alone", "costs seconds")
 
 
@@ -33,21 +34,22 @@ def results_section(
         none = missing("No comparison", "no patch or slide was labeled")
         return Section("results", "Results", [none])
     first = splits[0]
-    blocks: list[Block] = [Lines(_with_majority([*story(first), labels], majority, first), "lead")]
+    blocks: list[Block] = [Lines(_with_majority([*story(first), labels], majority, splits), "lead")]
     notes = [f"{line[:1].upper()}{line[1:]}" for line in warnings]
     blocks.append(Lines(["Limits of these results", *notes], "warning") if notes else Lines([]))
     blocks.append(_values_chart(first))
     differences = _differences_chart(first)
     blocks += [differences] if differences else []
-    blocks.append(
-        Lines(
-            [
-                "To measure the labels saved, run several fractions of the labels: "
-                "`dvc exp run --queue -S alpha=0.05,0.1,0.2,1.0`, `dvc queue start`, then `histo-monai curves`, which "
-                "writes `data/curves/index.html`."
-            ]
+    if any(split.split == "test" for split in splits):  # curves need equal patches for all fractions
+        blocks.append(
+            Lines(
+                [
+                    "To measure the labels saved, run several fractions of the labels: "
+                    "`dvc exp run --queue -S alpha=0.05,0.1,0.2,1.0`, `dvc queue start`, then `histo-monai curves`, "
+                    "which writes `data/curves/index.html`."
+                ]
+            )
         )
-    )
     return Section("results", "Results", blocks)
 
 
@@ -72,18 +74,21 @@ class Majority(NamedTuple):
     Attributes:
         label: the most frequent one.
         right: accuracy.
+        split: of the patches.
     """
 
     label: str
     right: float
+    split: str
 
 
-def _with_majority(notes: list[str], majority: Majority | None, split: SplitTable) -> list[str]:
-    """Lines with the majority baseline, first if no network exceeds its accuracy."""
-    if majority is None:
+def _with_majority(notes: list[str], majority: Majority | None, splits: Sequence[SplitTable]) -> list[str]:
+    """Lines with the majority baseline, first if no network exceeds its accuracy on the same patches."""
+    of_patches = [split for split in splits if majority is not None and split.split == majority.split]
+    if majority is None or not of_patches or ACCURACY not in of_patches[0].metrics:
         return notes
-    metric = split.metrics[0]
-    values = [split.row(model, metric).value for model in split.models if Row.of(model).is_network]
+    (split,) = of_patches
+    values = [split.row(model, ACCURACY).value for model in split.models if Row.of(model).is_network]
     accuracy = f"{majority.right:.3f}"
     if any(value > majority.right for value in values):
         return [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from histo_monai.reports.site import charts
 from histo_monai.reports.site.blocks import Block, Chart, Lines, Picture, Pictures, Section, missing
+from histo_monai.utils.roles import FINETUNED, STUDENT
 
 WORDS = {
     "loss": "loss",
@@ -139,3 +140,20 @@ def course(table: pd.DataFrame, name: str) -> list[Block]:
             )
             blocks.append(Chart(title, charts.curves(rows, axes[what], len(table)), words))
     return blocks
+
+
+def why_chosen(choice: Mapping[str, Any]) -> str:
+    """One or two sentences with the selected model and the reason."""
+    name = {FINETUNED: "the fine-tuned model", STUDENT: "the student"}[choice["chosen"]]
+    if "difference" not in choice:
+        return f"Selected model: {name}. {choice['why']}."
+    difference = choice["difference"]
+    ends = (
+        f"{difference['low']:+.3f} to {difference['high']:+.3f}"
+        if difference.get("low") is not None
+        else "no interval"
+    )
+    return (
+        f"On held-out labels, student minus fine-tuned is {difference['value']:+.3f} ({ends}) in {choice['measure']}. "
+        f"Selected model: {name}. A student is selected only if this interval is above 0."
+    )

@@ -38,5 +38,6 @@ class Mixing:
 
 def sharpen(probabilities: torch.Tensor, temperature: float) -> torch.Tensor:
     """Normalized p^(1/T) (Berthelot et al. 2019, equation 7). Shape (n, K)."""
-    powers = probabilities ** (1 / temperature)
+    largest = probabilities.amax(dim=1, keepdim=True)  # else all powers of a low temperature are 0
+    powers = (probabilities / largest) ** (1 / temperature)
     return powers / powers.sum(dim=1, keepdim=True)

@@ -20,7 +20,7 @@ from histo_monai.models.sharing.copies import TrainedState, common_parameters
 from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch, SemiSupervised
 from histo_monai.semisupervised.teaching.class_proportions import adapt
-from histo_monai.training.device import in_memory_order, precision, to_device
+from histo_monai.training.device import in_memory_order, precision, seed_random_layers, to_device
 from histo_monai.training.evaluator import build_evaluator
 from histo_monai.training.fit import Records, fit
 from histo_monai.training.graphs import EncoderGraphs
@@ -236,6 +236,7 @@ class StudentStep:
         given = None if self._pseudo_labels is None else self._pseudo_labels[unlabeled_rows]
         batch = Batch(labeled, self._targets[rows], unlabeled, step, given)
         views = self._method.views(batch)
+        seed_random_layers(step)
         with precision(self._device), self._shared.divided(), self._graphs:
             outputs = self._method.outputs(tuple(in_memory_order(view, self._device) for view in views))
         measured = self._method.measure(outputs, batch)

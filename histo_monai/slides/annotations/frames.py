@@ -54,13 +54,13 @@ class Frame:
         Raises:
             InputError: The file's origin is invalid or contradicts `origin`, or its bounds differ from the slide's.
         """
-        stated, bounds_yx = _stated(path, content)
-        if self.origin and stated and self.origin != stated:
+        origin, bounds_yx = stated(path, content)
+        if self.origin and origin and self.origin != origin:
             raise InputError(
-                f"{path}: states that it counts from the corner of the {stated}, not of the {self.origin}. "
+                f"{path}: states that it counts from the corner of the {origin}, not of the {self.origin}. "
                 "Fix: remove one of the two statements."
             )
-        if (self.origin or stated or of_program) == CANVAS:
+        if (self.origin or origin or of_program) == CANVAS:
             return 0, 0
         if None not in (bounds_yx, self.bounds_yx) and bounds_yx != self.bounds_yx:
             (y, x), (own_y, own_x) = bounds_yx or (0, 0), self.bounds_yx or (0, 0)
@@ -102,7 +102,7 @@ def moved(
     )
 
 
-def _stated(path: Path, content: Any) -> tuple[str, Corner | None]:
+def stated(path: Path, content: Any) -> tuple[str, Corner | None]:
     """The origin and bounds that a GeoJSON file states; empty and None without a statement."""
     about = content.get(MEMBER) if isinstance(content, dict) else None
     if about is None:

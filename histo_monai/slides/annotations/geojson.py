@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from histo_monai.slides.annotations.areas import MOST_PX, LeftOut, Report, enclose_area, log_left_out
 from histo_monai.slides.annotations.content import read_content, short
-from histo_monai.slides.annotations.frames import BOUNDS, WHOLE, Frame, moved
+from histo_monai.slides.annotations.frames import BOUNDS, WHOLE, Frame, moved, stated
 from histo_monai.slides.annotations.properties import read_properties
 from histo_monai.slides.annotations.regions import Point, Region
 from histo_monai.utils.errors import InputError
@@ -73,6 +73,15 @@ def read_geojson(path: str | Path, report: Report = log_left_out, frame: Frame =
     for (kind, why), names in left_out.items():
         report(LeftOut(path, kind, why, tuple(names)))
     return moved(_with_area(path, regions, report), points, corner)
+
+
+def states_origin(path: Path) -> bool:
+    """Whether a GeoJSON file states the origin of its coordinates.
+
+    Raises:
+        InputError: The file is no JSON, or the statement is invalid.
+    """
+    return bool(stated(path, _content(path))[0])
 
 
 def _content(path: Path) -> Any:

@@ -127,6 +127,11 @@ def list_images(folder: Path) -> list[str]:
     return sorted(name for name in below if name.lower().endswith(IMAGE_SUFFIXES) and not _is_hidden(name))
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Files in a folder on disk and in all folders below it, links to folders too, sorted."""
+    return sorted(folder / name for name in _files_below(folder))
+
+
 def list_folders(folder: Path) -> list[str]:
     """Names of the folders directly below a folder on disk or in a zip, sorted, without hidden ones."""
     archive, member = split_archive(folder)

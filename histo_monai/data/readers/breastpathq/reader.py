@@ -11,7 +11,7 @@ from histo_monai.data.tables.columns import corpus_table
 from histo_monai.data.tables.manifests import first_row, read_numbers, read_table
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.files.trees import find_tree, has_tree, is_file, list_images, read_bytes
+from histo_monai.utils.files.trees import files_below, find_tree, has_tree, is_file, list_images, read_bytes
 
 PATCH_PX, PATCH_MPP = 512, 0.5
 _TRAINING, _TESTING = "breastpathq", "breastpathq-test"
@@ -39,7 +39,7 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
     Raises:
         InputError: No slide exists, or two slides have one name.
     """
-    paths = sorted(path for path in root.rglob("*") if path.suffix.lower() == ".svs")
+    paths = [path for path in files_below(root) if path.suffix.lower() == ".svs"]
     if not paths:
         raise InputError(
             f"{root}: no *.svs slide below this folder. Fix: put the slides of Post-NAT-BRCA here."

@@ -12,6 +12,7 @@ from histo_monai.data.readers.camelyon16.release import (
     ANNOTATIONS,
     KNOWN_DIRT,
     NOT_EXHAUSTIVE,
+    PARTLY_OUTLINED,
     Reference,
     annotations_by_id,
     read_lesions,
@@ -72,6 +73,7 @@ def labeled_patches(
     seed: int,
     skip_bad_slides: bool,
     processes: int,
+    partly_outlined: tuple[str, ...] = PARTLY_OUTLINED,
 ) -> LabeledDataset:
     """Patches with and without tumor, sampled from slides that pretraining does not use.
 
@@ -95,6 +97,7 @@ def labeled_patches(
         skip_bad_slides: Whether to skip unusable slides, also without annotation or row in reference.csv; the warnings
             name each.
         processes: Slides surveyed at the same time.
+        partly_outlined: Slides that may hold tumor without an outline; they give no normal patch.
 
     Raises:
         InputError: A folder or file is missing; slides and annotations do not match or slides are unusable, without
@@ -102,7 +105,7 @@ def labeled_patches(
     """
     first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
-    findings = _Findings()
+    findings = _Findings(partly_outlined)
     slides = _split(root, _training_slides(root, reserved, findings), validation_fraction, seed)
     if any(wanted["test"].values()):
         slides += _test_slides(root, findings)
@@ -129,11 +132,13 @@ def whole_slides(
     validation_fraction: float | None,
     seed: int,
     skip_bad_slides: bool,
+    partly_outlined: tuple[str, ...] = PARTLY_OUTLINED,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Slides to diagnose, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, and one-line data warnings.
 
     They are the training slides that pretraining does not use, split as for patches, and the test slides. test_114 has
-    a label but is not `exhaustive`: its lesions do not count, and its annotation may be missing.
+    a label but is not `exhaustive`: its lesions do not count, and its annotation may be missing. Neither are
+    those of `partly_outlined`.
 
     Raises:
         InputError: A folder or file is missing; slides and annotations do not match, without `skip_bad_slides`; or too
@@ -141,7 +146,7 @@ def whole_slides(
     """
     first = {NORMAL: num_reserved_normal, TUMOR: num_reserved_tumor}
     reserved = {slide_id for kind, num in first.items() for slide_id in _first_slides(root, kind, num)}
-    findings = _Findings(keep=NOT_EXHAUSTIVE)
+    findings = _Findings(partly_outlined, keep=NOT_EXHAUSTIVE)
     slides = _split(root, _training_slides(root, reserved, findings), validation_fraction, seed)
     references: dict[str, Reference] = {}
     if (root / "testing").is_dir():
@@ -156,7 +161,7 @@ def whole_slides(
             "size": reference.size if reference else "",
             "split": slide.split,
             "annotation": slide.annotation or "",
-            "exhaustive": slide.slide_id not in NOT_EXHAUSTIVE,
+            "exhaustive": slide.is_exhaustive and slide.slide_id not in NOT_EXHAUSTIVE,
         }
         for slide, reference in ((slide, references.get(slide.slide_id)) for slide in slides)
     ]
@@ -170,9 +175,10 @@ def whole_slides(
 class _Findings:
     """Findings of reading, one line each: `notes` for the report, and `problems` of slides.
 
-    `keep` names slides of `KNOWN_DIRT` to include.
+    `keep` names slides of `KNOWN_DIRT` to include, `partly_outlined` slides that may hold tumor without an outline.
     """
 
+    partly_outlined: tuple[str, ...]
     keep: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -227,7 +233,10 @@ def _pair(
         elif labels[slide_id] == TUMOR and slide_id not in outlined and slide_id not in NOT_EXHAUSTIVE:
             findings.problems.append(f"{path}: no annotation {slide_id}.xml in {part / ANNOTATIONS}")
         else:
-            slides.append(AnnotatedSlide(slide_id, path, split, outlined.get(slide_id)))
+            is_exhaustive = slide_id not in findings.partly_outlined
+            slides.append(
+                AnnotatedSlide(slide_id, path, split, outlined.get(slide_id), is_exhaustive=is_exhaustive)
+            )
     return slides
 
 

@@ -28,6 +28,12 @@ KNOWN_DIRT = {
 NOT_EXHAUSTIVE = ("test_114",)
 """Slides of `KNOWN_DIRT` with a label: they are diagnosed, but their lesions are not counted."""
 
+PARTLY_OUTLINED = tuple(
+    f"tumor_{number:03d}"
+    for number in (10, 15, 18, 20, 25, 29, 33, 34, 44, 46, 51, 54, 55, 56, 67, 79, 85, 92, 95, 110)
+)
+"""Training slides that may hold tumor without an outline (the release's README); they give no normal patch."""
+
 ANNOTATIONS = "lesion_annotations"
 _NO_GROUPS = (NO_GROUP, "")
 _NAME = re.compile(r"(normal|tumor|test)_([0-9]{1,9})\.(tif|xml)", re.IGNORECASE)

@@ -39,7 +39,8 @@ from histo_monai.data.tables.manifests import (
 )
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.data.tables.texts import come_again
-from histo_monai.slides.annotations import log_left_out
+from histo_monai.slides.annotations import CANVAS, log_left_out
+from histo_monai.slides.annotations.geojson import states_origin
 from histo_monai.slides.tiles.usable import read_outlines
 from histo_monai.utils.errors import InputError
 
@@ -75,7 +76,7 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
         log_left_out(one)
     files = by_slide(paths, table["slide_id"], _ENDINGS)
     table = table.assign(coordinates=[str(files.get(name, "")) for name in table["slide_id"]])
-    table["outlines"] = _outlines(root, table["slide_id"])
+    table["outlines"] = _outlines(root, table)
     rows: list[dict[str, Any]] = table[table["split"] != "test"].to_dict("records")  # type: ignore[assignment]
     return corpus_table(rows)
 
@@ -100,20 +101,27 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     annotations = by_slide(paths, table["slide_id"])
     table["annotation"] = [str(annotations.get(slide_id, "")) for slide_id in table["slide_id"]]
     table["exhaustive"] = table["exhaustive"] == YES
-    table["outlines"] = _outlines(root, table["slide_id"])
+    table["outlines"] = _outlines(root, table)
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
     return whole_slide_table(rows), [str(one) for one in others]
 
 
-def _outlines(root: Path, slide_ids: pd.Series) -> list[str]:
+def _outlines(root: Path, table: pd.DataFrame) -> list[str]:
     """Checked `masks/<slide_id>.geojson` of each slide, or empty."""
     files, others = list_files(root / MASKS, (".geojson",))
     for one in others:
         log_left_out(one)
     for path in files:
         read_outlines(path, None)
-    of_slide = by_slide(files, slide_ids)
-    return [str(of_slide.get(slide_id, "")) for slide_id in slide_ids]
+    of_slide = by_slide(files, table["slide_id"])
+    for slide_id in table.loc[table["annotation_origin"] == CANVAS, "slide_id"]:
+        if slide_id in of_slide and not states_origin(of_slide[slide_id]):
+            raise InputError(
+                f"{of_slide[slide_id]}: annotation_origin of this slide is {CANVAS}, but outlines in {MASKS} count "
+                "from the bounds unless they state another origin. Fix: write the file again by "
+                f"`histo-monai convert --origin {CANVAS} --slide SLIDE SOURCE TARGET`."
+            )
+    return [str(of_slide.get(slide_id, "")) for slide_id in table["slide_id"]]
 
 
 def labeled_patches(

@@ -53,6 +53,7 @@ class AnnotatedSlide:
         split: "train", "validation" or "test".
         annotation: File of outlines; None for a normal slide.
         mpp: µm per level-0 pixel; None if the file states it.
+        is_exhaustive: Whether all tumor is outlined; else no place is known to be normal.
     """
 
     slide_id: str
@@ -60,10 +61,11 @@ class AnnotatedSlide:
     split: str
     annotation: Path | None = None
     mpp: float | None = None
+    is_exhaustive: bool = True
 
     def offers(self, label: str) -> bool:
         """Whether the slide can have patches of a label."""
-        return label == NORMAL or self.annotation is not None
+        return self.is_exhaustive if label == NORMAL else self.annotation is not None
 
 
 @dataclass(frozen=True)
