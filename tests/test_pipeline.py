@@ -14,7 +14,9 @@ import yaml
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.pipeline.arguments import COMMANDS, STAGES
 from histo_monai.pipeline.imports import PACKAGE
+from histo_monai.pipeline.params import parse_params
 from histo_monai.pipeline.stages.code import METHOD_FOLDERS, code_of, run
+from histo_monai.pipeline.stages.finetune import is_mapped
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
 
@@ -165,3 +167,29 @@ def test_alpha_mu_and_n_aug_reach_neither_index_nor_pretrain(stage: str, pipelin
     expected["compare"] = {"alpha", "mu", "n_aug", "semisupervised_methods", "training_seeds"}
     expected["report"] = {"semisupervised_methods", "training_seeds"}
     assert used == expected.get(stage, set())
+
+
+def test_whether_fold_models_are_trained_follows_from_params_of_the_stage(root: Path) -> None:
+    """Which students and encoders there are may change later, and the fine-tuning does not run again."""
+    tree = yaml.safe_load((root / "params.yaml").read_text())
+    asked = {
+        "pretraining_methods": ["rsp"],
+        "semisupervised_methods": ["spatial_neighbors"],
+        "num_encoders": 1,
+    }
+    for mapped in (True, False):
+        asked["pretraining_methods"] = ["rsp"] if mapped else []
+        for others in (
+            {"semisupervised_methods": ["supervised"]},
+            {"semisupervised_methods": ["spatial_neighbors"], "pretraining_seeds": [1, 0]},
+        ):
+            params = parse_params(tree | {"slide_level": asked} | others)
+            assert is_mapped(params, "rsp") == mapped
+
+
+def test_the_positive_class_is_that_of_the_params_also_where_no_slide_is_mapped(root: Path) -> None:
+    tree = yaml.safe_load((root / "params.yaml").read_text())
+    tree["slide_level"] |= {"pretraining_methods": [], "semisupervised_methods": []}
+    tree["heatmap"]["own"]["positive_class"] = "malignant"
+    params = parse_params(tree | {"source": "raw", "dataset": "own", "pretraining_dataset": "own"})
+    assert params.positive_class == "malignant"

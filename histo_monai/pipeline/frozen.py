@@ -188,10 +188,8 @@ class HeadTraining:
         )
         described |= {"dataset": params.dataset, "alpha": params.alpha}
         described |= {"selection": found, OF_MODEL: self.stored.encoder_sha256}
-        if self.student:
-            described["pseudo_labels"] = pseudo_labels
-        if self.diagnoses is not None:
-            described[OF_DIAGNOSES] = params.positive_class
+        described |= {"pseudo_labels": pseudo_labels} if self.student else {}
+        described |= {OF_DIAGNOSES: params.positive_class} if self.diagnoses is not None else {}
         is_start = not pseudo_labels["accepted"]
         picture = partial(self._picture, model, rows)
         return model, described, HeadResult(self._measured(model, rows), is_start, picture, [])

@@ -95,6 +95,9 @@ def test_families_differ_in_more_than_what_is_swept(tree: Any) -> None:
     slower["finetune"]["paper"]["lr"]["camelyon16"] = 0.001
     elsewhere = json.loads(json.dumps(tree))
     elsewhere["finetune"]["paper"]["lr"]["kather"] = 0.001  # not this experiment's dataset
+    elsewhere["report"]["num_slides"] += 1  # has no effect on patches
+    elsewhere["mil"]["epochs"] += 1
+    elsewhere["check"]["num_pictures"] += 1
     longer = json.loads(json.dumps(tree))
     longer["finetune"]["recipe"]["epochs"] = 7
     named = families(
@@ -125,3 +128,41 @@ def test_params_of_another_version_are_named(tree: Any) -> None:
     old = {key: value for key, value in tree.items() if key != "n_aug"}
     with pytest.raises(ValueError, match=r"experiment old: .*n_aug: missing key.*dvc exp remove old"):
         families([MadeUp("old", old | {"mu": 7})])  # type: ignore[list-item]
+
+
+class _CrossValidated(MadeUp):
+    """Each experiment predicts the labels that it has itself."""
+
+    def fetch(self, path: Path, target: Path) -> None:
+        super().fetch(path, target)
+        text = target.read_text().replace(",test,", ",validation,")
+        target.write_text(text.replace("\np0,", f"\n{self.name},"))
+
+
+def test_experiments_without_test_patches_have_no_common_curve(
+    tree: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = [_CrossValidated(name, tree | {"alpha": alpha}) for name, alpha in (("one", 0.5), ("two", 1.0))]
+    list_experiments(monkeypatch, *both)
+    assert main(["curves"]) == 1
+    assert "without test patches each is measured on its own labels" in capsys.readouterr().err
+
+
+class _OneClass(MadeUp):
+    """All test patches are of one class, so that no AUC is defined."""
+
+    def fetch(self, path: Path, target: Path) -> None:
+        super().fetch(path, target)
+        target.write_text(target.read_text().replace(",tumor,", ",normal,"))
+
+
+@pytest.mark.slow
+def test_a_metric_without_a_value_has_no_curve_and_stops_none(
+    tree: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_experiments(monkeypatch, *(_OneClass(f"e{a}", tree | {"alpha": a}) for a in (0.5, 1.0)))
+    assert main(["curves"]) == 0
+    needed = pd.read_csv("data/curves/labels_needed.csv")
+    assert "accuracy" in set(needed["metric"])
+    assert "macro_auc" not in set(needed["metric"])
+    assert (Path("data/curves/index.html")).is_file()

@@ -88,3 +88,15 @@ def test_a_secret_that_would_be_committed_fails_by_its_name_and_one_of_your_own_
     assert "sesame" not in finding.line()
     _config(project, s3, "secret_access_key = open-sesame")
     assert "FAIL" not in {finding.status for finding in default_remote(None)}
+
+
+def test_a_password_in_the_url_is_not_shown_and_fails_where_git_tracks_it(project: Path) -> None:
+    url = "url = https://ci:open-sesame@127.0.0.1:9/dvc"
+    _config(project, url)
+    findings = list(default_remote(None))
+    assert "url of storage is in .dvc/config" in _only(findings, "FAIL").message
+    assert "https://ci@127.0.0.1:9/dvc" in _only(findings, "WARN").message
+    _config(project, "url = s3://x", url)
+    own = list(default_remote(None))
+    assert "FAIL" not in {finding.status for finding in own}
+    assert not any("sesame" in finding.line() for finding in (*findings, *own))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from histo_monai.data.tables.patches import labeled_table
-from histo_monai.pipeline import environment
+from histo_monai.pipeline import environment, paths
 from histo_monai.pipeline.environment import code_version
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
@@ -191,3 +192,16 @@ def test_of_an_installed_package_the_commit_is_that_of_the_project(
     assert first.is_dirty is False
     (project / "params.yaml").write_text("alpha: 2\n")
     assert code_version() == (first.commit, True, first.sha256)
+
+
+def test_a_path_through_a_linked_folder_stays_that_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study/own").mkdir(parents=True)
+    (tmp_path / "study/a.tif").touch()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/own").symlink_to(tmp_path / "study/own")
+    assert paths.plain_path(Path("data/own/../a.tif")) == Path(os.path.realpath("study/a.tif"))
+    assert paths.plain_path(Path("study/own/../a.tif")) == Path("study/a.tif")
+    assert paths.plain_path(Path("./data/own/x.tif")) == Path("data/own/x.tif")

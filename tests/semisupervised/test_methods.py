@@ -17,6 +17,7 @@ from histo_monai.models.task_model import TaskModel
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.protocol import PSEUDO_LABELS, Batch
 from histo_monai.semisupervised.rankup import Ranked
+from histo_monai.semisupervised.students.mixing import sharpen
 from histo_monai.training.schedule import Schedule
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.randomness import Step
@@ -477,3 +478,10 @@ def test_pseudo_labels_are_the_targets_of_the_unlabeled_loss() -> None:
         means = sum(mixmatch.network.student(view).softmax(dim=1) for view in views[1:])
     outputs = mixmatch.outputs(views)
     assert mixmatch.measure(outputs, batch)[PSEUDO_LABELS].tolist() == means.argmax(dim=1).tolist()
+
+
+def test_sharpening_at_low_temperatures_takes_the_largest() -> None:
+    probabilities = torch.tensor([[0.3, 0.25, 0.25, 0.2], [0.26, 0.25, 0.25, 0.24]])
+    np.testing.assert_allclose(sharpen(probabilities, 0.01)[0], [1, 0, 0, 0], atol=1e-6)
+    powers = probabilities.double() ** 2
+    np.testing.assert_allclose(sharpen(probabilities, 0.5), powers / powers.sum(1, keepdim=True), rtol=1e-6)

@@ -157,3 +157,16 @@ def test_what_does_not_fit_is_one_line(
     assert main(("consistency", *RUN)) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert all(word in line for word in words), line
+
+
+@pytest.mark.usefixtures("project")
+def test_maps_refuse_a_student_that_learned_from_diagnoses_of_another_class(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its stage does not depend on the section of maps that names the class."""
+    params_with(heatmap__own__positive_class="normal")()
+    assert main(("heatmap", *RUN)) == 1
+    error = capsys.readouterr().err
+    assert "learned from diagnoses of 'tumor', but heatmap.own.positive_class is 'normal'" in error
+    assert main(("consistency", *RUN)) == 0
+    assert main(("heatmap", *RUN)) == 0

@@ -17,6 +17,7 @@ from PIL import Image
 
 from histo_monai.data.loaders.reader import PatchReader
 from histo_monai.data.tables.patches import read_patches
+from histo_monai.data.tables.predictions import read_predictions
 from histo_monai.models.checkpoint import load_model, save_model
 from histo_monai.models.encoder import Encoder
 from histo_monai.models.task_model import from_task_model
@@ -500,3 +501,16 @@ def test_a_method_with_settings_of_its_own_fits_its_own_head(monkeypatch: pytest
     shutil.rmtree("data/models/random-0-supervised-0/student")
     with pytest.raises(AssertionError, match="its own head"):
         main(("consistency", *RUN))
+
+
+@pytest.mark.usefixtures("project")
+def test_the_most_frequent_label_is_that_of_all_labels_also_out_of_folds() -> None:
+    """Of the labels outside a fold it would be the class that the fold lacks."""
+    params_with(labels__own__validation="labeled")()
+    for call in (STAGES[0], ("finetune", "--method", "random", "--seed", "0"), *_calls("supervised")):
+        assert main(call) == 0
+    path = Path("data/evaluation/random-0-supervised-0/predictions.csv")
+    out_of_folds = read_predictions(path).of_split("validation")
+    proportions = out_of_folds.rows["label"].value_counts(normalize=True)[list(out_of_folds.classes or ())]
+    majority = out_of_folds.predictions["majority"]
+    np.testing.assert_allclose(majority, np.tile(proportions, (len(majority), 1)), atol=1e-6)

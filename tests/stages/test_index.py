@@ -18,6 +18,9 @@ import yaml
 
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.params import load_params
+from histo_monai.pipeline.stages.check import _surveys
+from histo_monai.reports.check.survey import class_colors
 from histo_monai.utils.files.trees import read_bytes
 from tests.hostile.project import OWN, params_with, write_own_project, write_text
 
@@ -397,3 +400,14 @@ def test_where_only_the_test_is_marked_the_other_patients_are_split(
     assert pd.read_csv("data/index/whole_slides.csv")["split"].tolist() == splits
     by_slide = pd.read_csv("data/index/patches.csv").groupby("slide_id")["split"].agg(list)
     assert by_slide.tolist() == [[split] * 2 for split in splits]
+
+
+def test_more_classes_than_colors_are_all_shown() -> None:
+    every = pd.DataFrame({"slide_id": ["s"], "path": ["s.tif"], "mpp": [np.nan], "outlines": [""]})
+    names = list("abcde")
+    squares = pd.DataFrame({"path": "s.tif", "label": names, "side_px": 64, "mpp": 1.0, "y": 5.0, "x": 7.0})
+    index = load_params(Path(__file__).parents[2] / "params.yaml").index
+    centers = pd.DataFrame(columns=["slide_id", "y", "x"])
+    (survey,) = _surveys(every, centers, squares, index, class_colors(names))
+    assert sum(len(places) for _, places, _ in survey.squares) == len(names)
+    assert len({color for color, *_ in survey.squares}) < len(names)

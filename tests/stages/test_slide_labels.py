@@ -98,6 +98,7 @@ def test_every_stage_ends_and_the_report_is_of_slides(caplog: pytest.LogCaptureF
     ):
         about = json.loads((Path("data") / folder / "metrics.json").read_text())
         assert about["nothing_done"] == NO_PATCHES
+    assert "10 labels of slides were used." in Path("data/report/index.html").read_text()
     heatmap = read_heatmap(MIL / "attention/s15.csv")
     place = heatmap.cells[np.argsort(heatmap.values["attention"])[-4:]]
     assert (place >= 300 // 32 - 1).all()  # the corner is where it looks

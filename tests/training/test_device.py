@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from histo_monai.models.encoder import build_encoder
-from histo_monai.training.device import in_memory_order, to_device
+from histo_monai.training.device import in_memory_order, seed_random_layers, to_device
+from histo_monai.utils.randomness import Step
 
 CPU = torch.device("cpu")
 
@@ -42,3 +43,18 @@ def test_the_order_changes_neither_outputs_nor_gradients() -> None:
         assert other.grad is not None
         largest = float(other.grad.abs().max())  # 0 before a batch-norm, but for rounding
         torch.testing.assert_close(mine.grad, other.grad, rtol=1e-3, atol=1e-3 * largest + 1e-6)
+
+
+def test_random_layers_drop_the_same_in_a_repeated_step_and_other_units_in_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dropped(step: Step) -> torch.Tensor:
+        seed_random_layers(step)
+        return nn.Dropout(0.5)(torch.ones(64))
+
+    step = Step(seed=3, epoch=1, iteration=7)
+    first = dropped(step)
+    assert dropped(step).equal(first)
+    assert not dropped(Step(seed=3, epoch=1, iteration=8)).equal(first)
+    monkeypatch.setattr("histo_monai.training.device.this_rank", lambda: 1)
+    assert not dropped(step).equal(first)

@@ -157,3 +157,14 @@ def test_a_look_gives_the_predictions_of_each_model_and_the_features_of_the_trun
     pixels = torch.cat([patches.squeeze(1) for patches, _ in loader.loader]) / 255
     with torch.no_grad():
         np.testing.assert_allclose(embedding.features, models["student"].encoder(pixels), atol=1e-4)
+
+
+def test_slides_too_coarse_for_the_patches_are_counted_and_left_out(
+    slides: pd.DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    fine = replace(SEARCH, mpp=0.25, side_um=8.0)
+    table = sample_unlabeled(slides, 40, fine, seed=0, processes=1)
+    assert set(table["slide_id"]) == {"b"}
+    assert "1 of 2 slides are coarser than 0.25 µm/px and give no patch (the first: a)" in caplog.text
+    with pytest.raises(InputError, match="no tissue of the 1 slides"):
+        sample_candidates(slides[:1], fine, seed=0, processes=1)

@@ -112,3 +112,14 @@ def test_the_two_slides_without_a_resolution_are_named_with_the_column_to_fill(
     assert "column mpp" in message
     assert "breast" not in message
     assert "\n" not in message
+
+
+def test_few_slides_of_a_split_give_as_many_centers_as_their_tissue_holds(real_corpus: pd.DataFrame) -> None:
+    """Eight slides share the training centers evenly; the one of validation gives all of its own."""
+    train = real_corpus[real_corpus["split"] == "train"]
+    copies = [train.assign(slide_id=train["slide_id"] + str(i)) for i in range(3)]
+    corpus = pd.concat([*copies, real_corpus[real_corpus["split"] == "validation"]], ignore_index=True)
+    slides, centers, _ = _build(corpus, train=90, validation=150)
+    of_split = centers["split"].value_counts()
+    assert of_split.to_dict() == {"validation": 150, "train": 90}
+    assert len(slides) == 10

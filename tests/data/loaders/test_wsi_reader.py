@@ -368,6 +368,8 @@ def test_a_slide_without_resolution_asks_for_it(tmp_path: Path) -> None:
     for stated in (0.25, {tmp_path / "bare.tif": 0.25, "other.tif": 1.0}):
         ours = SlideReader(slide_mpp=stated)
         assert ours.get_mpp(ours.read(bare), 0) == (0.25, 0.25)
+        other_spelling = f"{tmp_path}/../{tmp_path.name}/bare.tif"
+        assert ours.get_mpp(ours.read(other_spelling), 0) == (0.25, 0.25)
 
 
 def test_pixels_are_the_same_wherever_they_go(small: Path, device: torch.device) -> None:

@@ -107,3 +107,10 @@ def test_a_bad_manifest_is_one_line_that_names_file_and_row(tmp_path: Path, text
 def test_the_error_for_a_missing_manifest_states_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"slides\.csv: not found.* slide_id,path"):
         own.pretraining_slides(tmp_path)
+
+
+def test_breastpathq_follows_links_to_folders(tmp_path: Path) -> None:
+    _touch(tmp_path / "elsewhere", "1_1.svs")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/slides").symlink_to(tmp_path / "elsewhere")
+    assert breastpathq.pretraining_slides(tmp_path / "data")["slide_id"].tolist() == ["1_1"]

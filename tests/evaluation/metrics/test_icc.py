@@ -153,3 +153,9 @@ def test_the_bootstrap_of_the_docstring_is_wider_where_patches_of_a_patient_rese
 def test_what_cannot_be_rated_is_refused(ratings, form, message):
     with pytest.raises(ValueError, match=message):
         intraclass_correlation(ratings, form)
+
+
+def test_one_row_has_no_correlation():
+    found = intraclass_correlation([[0.5, 0.4]])
+    assert np.isnan([found.value, found.low, found.high]).all()
+    assert found.n == 1

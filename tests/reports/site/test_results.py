@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -69,7 +71,7 @@ def test_what_not_to_believe_stands_beside_the_story(warnings: list[str]) -> Non
 
 @pytest.mark.parametrize("right", [0.6, 0.8, 0.85])
 def test_where_looking_at_nothing_is_as_good_as_any_network_that_comes_first(right: float) -> None:
-    (lead, *_) = results_section([_split()], [], "", Majority("normal", right)).blocks
+    (lead, *_) = results_section([_split()], [], "", Majority("normal", right, "test")).blocks
     assert isinstance(lead, Lines)
     first, last = lead.lines[0], lead.lines[-1]
     if right < 0.8:
@@ -86,3 +88,21 @@ def test_what_rounds_to_zero_has_no_minus() -> None:
     split = _split()
     split.tests.loc[:, ["difference", "low", "high"]] = -0.0001
     assert not any("-0.0" in line for line in story(split))
+
+
+def test_the_most_frequent_label_of_patches_is_compared_with_networks_on_these_patches() -> None:
+    slides = _split()
+    slides.table["metric"] = "slide_auc"
+    slides.tests["metric"] = "slide_auc"
+    splits = [replace(slides, split="test slides"), replace(_split(), split="validation")]
+    (lead, *_) = results_section(splits, [], "", Majority("normal", 0.78, "validation")).blocks
+    assert isinstance(lead, Lines)
+    assert lead.lines[-1].startswith(
+        "Predicting the most frequent label"
+    )  # the network's 0.8 on patches is better
+    (lead, *_) = results_section(splits, [], "", Majority("normal", 0.82, "validation")).blocks
+    assert isinstance(lead, Lines)
+    assert lead.lines[0].startswith("No network exceeds")
+    (lead, *_) = results_section(splits[:1], [], "", Majority("normal", 0.82, "validation")).blocks
+    assert isinstance(lead, Lines)
+    assert not any("most frequent" in line for line in lead.lines)

@@ -12,6 +12,7 @@ import pytest
 from skimage.measure import points_in_poly
 
 from histo_monai.data.readers.camelyon16 import reader as camelyon16
+from histo_monai.data.readers.camelyon16.release import PARTLY_OUTLINED
 from histo_monai.data.readers.shared.lesion_centers import AnnotatedSlide, LabelPlacement, survey_labels
 from histo_monai.data.simulated import SimulatedSize, write_simulated
 from histo_monai.data.simulated.datasets.camelyon16 import SIMULATED, make_world, slide_specs
@@ -316,7 +317,7 @@ def test_without_test_patches_no_test_folder_is_needed(copy: Path) -> None:
         draw(copy)
 
 
-def _whole_slides(root: Path) -> pd.DataFrame:
+def _whole_slides(root: Path, **changes: Any) -> pd.DataFrame:
     table, _ = camelyon16.whole_slides(
         root,
         num_reserved_normal=1,
@@ -324,6 +325,7 @@ def _whole_slides(root: Path) -> pd.DataFrame:
         validation_fraction=0.25,
         seed=0,
         skip_bad_slides=False,
+        **changes,
     )
     return table.set_index("slide_id")
 
@@ -359,3 +361,27 @@ def test_a_slide_that_is_not_outlined_throughout_is_diagnosed_all_the_same(
 def test_without_test_slides_the_others_are_still_mapped(simulated: Path, tmp_path: Path) -> None:
     shutil.copytree(simulated / "training", tmp_path / "training")
     assert set(_whole_slides(tmp_path)["split"]) == {"train", "validation"}
+
+
+def test_slides_that_are_outlined_in_part_give_no_normal_patch_and_no_wrong_detection(
+    simulated: Path,
+) -> None:
+    few = {"train": {"tumor": 20, "normal": 20}}
+    wanted = few | {"validation": {"tumor": 0, "normal": 0}, "test": {"tumor": 0, "normal": 0}}
+    settings: dict[str, Any] = {"wanted": wanted, "validation_fraction": None}
+    before = draw(simulated, **settings).table
+    on_tumor_slides = before[before["slide_id"].str.startswith("tumor")]
+    assert set(on_tumor_slides["label"]) == {"tumor", "normal"}
+    partly = tuple(on_tumor_slides["slide_id"].unique())
+    after = draw(simulated, **settings, partly_outlined=partly).table
+    assert set(after.loc[after["slide_id"].isin(partly), "label"]) == {"tumor"}
+    assert (after["label"] == "normal").sum() == 20
+    slides = _whole_slides(simulated, partly_outlined=partly)["exhaustive"]
+    assert set(slides.index[~slides]) == set(partly)
+
+
+def test_the_readme_of_the_release_names_twenty_slides() -> None:
+    """20 of the 111 tumor slides for training."""
+    numbers = [int(name.removeprefix("tumor_")) for name in PARTLY_OUTLINED]
+    assert len(set(numbers)) == len(numbers) == 20
+    assert 1 <= min(numbers) <= max(numbers) <= 111
