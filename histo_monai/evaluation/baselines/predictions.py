@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from histo_monai.evaluation.baselines.models import COLOR, ENCODER, LEARNED, MAJORITY, STACKED, stacked
+from histo_monai.evaluation.cross_validation import in_order_of_rows
 from histo_monai.evaluation.estimates import Predictions
 from histo_monai.finetuning.depth import DepthFeatures, choose_depth
 from histo_monai.finetuning.learners import Chosen, Features, choose_model
@@ -79,10 +80,33 @@ def predict_baselines(
             student, predictions[split][COLOR], are_classes=num_classes is not None
         )
         if num_classes is not None:
-            predictions[split][MAJORITY] = class_proportions(targets, num_classes, len(student))
+            predictions[split][MAJORITY] = _proportions(targets, num_classes, len(student))
     return BaselinePredictions(predictions, chosen)
 
 
-def class_proportions(targets: NDArray[Any], num_classes: int, num: int) -> NDArray[np.float64]:
+def out_of_folds(
+    without_folds: Sequence[BaselinePredictions],
+    fold_of: NDArray[np.int64],
+    targets: NDArray[Any],
+    num_classes: int | None,
+) -> Predictions:
+    """Predictions of the labeled patches by baselines without their fold, in the order of the patches.
+
+    `MAJORITY` is of all labels: the labels outside a fold have few of the class that the fold has many of.
+
+    Args:
+        without_folds: baselines of each fold, with predictions of its patches as the split "validation".
+        fold_of: fold of each labeled patch.
+        targets: class numbers, or scores, of the labeled patches.
+        num_classes: None for scores.
+    """
+    parts = [each.predictions["validation"] for each in without_folds]
+    found = {name: in_order_of_rows(fold_of, [part[name] for part in parts]) for name in parts[0]}
+    if num_classes is not None:
+        found[MAJORITY] = _proportions(targets, num_classes, len(targets))
+    return found
+
+
+def _proportions(targets: NDArray[Any], num_classes: int, num: int) -> NDArray[np.float64]:
     """Fraction of each class among the labels, for each of `num` patches; Shape (num, num_classes)."""
     return np.tile(np.bincount(targets, minlength=num_classes) / len(targets), (num, 1))

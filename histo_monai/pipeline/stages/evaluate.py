@@ -18,16 +18,14 @@ from histo_monai.data.tables.patch_features import PatchFeatures, distinct_patch
 from histo_monai.data.tables.predictions import predictions_table, read_predictions, write_predictions
 from histo_monai.data.tables.tasks import dependence_groups, of_one_group, split_rows, task_targets
 from histo_monai.evaluation.baselines.colors import color_features
-from histo_monai.evaluation.baselines.models import MAJORITY
 from histo_monai.evaluation.baselines.predictions import (
     LABELED,
     BaselinePredictions,
-    class_proportions,
+    out_of_folds,
     predict_baselines,
 )
 from histo_monai.evaluation.choice import read_choice
-from histo_monai.evaluation.cross_validation import in_order_of_rows
-from histo_monai.evaluation.estimates import Estimates, Predictions, differences, estimate, predict_splits
+from histo_monai.evaluation.estimates import Predictions, differences, estimate, predict_splits
 from histo_monai.finetuning.depth import WHOLE, DepthFeatures, depth_features
 from histo_monai.finetuning.frozen import frozen_encoder, starts_from_file
 from histo_monai.models.task_model import load_head
@@ -142,12 +140,8 @@ def _with_baselines(
     predictions = {split: {**networks[split], **baselines.predictions[split]} for split in networks}
     if not folds.num:
         return predictions, baselines
-    fold_of, parts = folds.of(given.labeled), [each.predictions["validation"] for each in without_folds]
-    in_order = {name: in_order_of_rows(fold_of, [part[name] for part in parts]) for name in parts[0]}
-    if MAJORITY in in_order and assembly.task.num_classes is not None:
-        # Of all labels: the labels outside a fold have few of the classes that the fold has many of.
-        targets = task_targets(given.labeled, assembly.task.classes).numpy()
-        in_order[MAJORITY] = class_proportions(targets, assembly.task.num_classes, len(targets))
+    targets = task_targets(given.labeled, assembly.task.classes).numpy()
+    in_order = out_of_folds(without_folds, folds.of(given.labeled), targets, assembly.task.num_classes)
     return {"validation": finetuned | in_order, **predictions}, baselines
 
 
@@ -287,7 +281,10 @@ def _metrics(
         estimates = estimate(task, rows[split], of_split, seed=params.evaluate.seed)
         estimates["chosen"] = estimates[choice["chosen"]]
         estimates |= differences(task, rows[split], of_split, seed=params.evaluate.seed)
-        metrics[split] = _plain(estimates)
+        metrics[split] = {
+            model: {name: value.as_dict() for name, value in of_model.items()}
+            for model, of_model in estimates.items()
+        }
     metrics["warnings"] = [
         *read_json(paths.LABELS_JSON, "run the index stage again", {"warnings": [str]})["warnings"],
         *(warning for split, table in rows.items() for warning in of_one_group(table, split)),
@@ -307,13 +304,6 @@ def summarize(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         if split in metrics
         for name in HEADLINES
         if name in metrics[split][STUDENT]
-    }
-
-
-def _plain(estimates: Estimates) -> dict[str, dict[str, Any]]:
-    return {
-        model: {name: value.as_dict() for name, value in of_model.items()}
-        for model, of_model in estimates.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Files named after their slides: outlines in `annotations/`, patches in `coordinates/`."""
+"""Files named after their slides: in `annotations/`, `coordinates/` and `masks/`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from histo_monai.slides.annotations import LeftOut
+import pandas as pd
+
+from histo_monai.slides.annotations import CANVAS, LeftOut, log_left_out
+from histo_monai.slides.annotations.geojson import states_origin
+from histo_monai.slides.tiles.usable import read_outlines
 from histo_monai.utils.errors import InputError
+
+MASKS = "masks"
+"""Folder of outlines of tissue and artefacts."""
 
 
 def list_files(folder: Path, suffixes: Sequence[str]) -> tuple[list[Path], list[LeftOut]]:
@@ -69,3 +76,25 @@ def by_slide(
 
 def _composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
+
+
+def outlines_of(root: Path, table: pd.DataFrame) -> list[str]:
+    """Checked `masks/<slide_id>.geojson` of each slide, or empty.
+
+    Raises:
+        InputError: A file is no outlines of tissue or artefacts, or may count from another corner than its slide's.
+    """
+    files, others = list_files(root / MASKS, (".geojson",))
+    for one in others:
+        log_left_out(one)
+    for path in files:
+        read_outlines(path, None)
+    of_slide = by_slide(files, table["slide_id"])
+    for slide_id in table.loc[table["annotation_origin"] == CANVAS, "slide_id"]:
+        if slide_id in of_slide and not states_origin(of_slide[slide_id]):
+            raise InputError(
+                f"{of_slide[slide_id]}: annotation_origin of this slide is {CANVAS}, but outlines in {MASKS} count "
+                "from the bounds unless they state another origin. Fix: write the file again by "
+                f"`histo-monai convert --origin {CANVAS} --slide SLIDE SOURCE TARGET`."
+            )
+    return [str(of_slide.get(slide_id, "")) for slide_id in table["slide_id"]]

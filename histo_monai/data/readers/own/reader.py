@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from histo_monai.data.readers.own.bounds import squares_on_canvas
-from histo_monai.data.readers.own.named_files import by_slide, list_files
+from histo_monai.data.readers.own.named_files import by_slide, list_files, outlines_of
 from histo_monai.data.readers.own.regions import (
     ANNOTATIONS,
     RegionPlacement,
@@ -39,9 +39,7 @@ from histo_monai.data.tables.manifests import (
 )
 from histo_monai.data.tables.patches import LabeledDataset, labeled_table
 from histo_monai.data.tables.texts import come_again
-from histo_monai.slides.annotations import CANVAS, log_left_out
-from histo_monai.slides.annotations.geojson import states_origin
-from histo_monai.slides.tiles.usable import read_outlines
+from histo_monai.slides.annotations import log_left_out
 from histo_monai.utils.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -76,12 +74,12 @@ def pretraining_slides(root: Path) -> pd.DataFrame:
         log_left_out(one)
     files = by_slide(paths, table["slide_id"], _ENDINGS)
     table = table.assign(coordinates=[str(files.get(name, "")) for name in table["slide_id"]])
-    table["outlines"] = _outlines(root, table)
+    table["outlines"] = outlines_of(root, table)
     rows: list[dict[str, Any]] = table[table["split"] != "test"].to_dict("records")  # type: ignore[assignment]
     return corpus_table(rows)
 
 
-COORDINATES, MASKS = "coordinates", "masks"
+COORDINATES = "coordinates"
 _ENDINGS = ("", "_patches")
 """TRIDENT writes <slide_id>_patches.h5."""
 
@@ -101,27 +99,9 @@ def whole_slides(root: Path) -> tuple[pd.DataFrame, list[str]]:
     annotations = by_slide(paths, table["slide_id"])
     table["annotation"] = [str(annotations.get(slide_id, "")) for slide_id in table["slide_id"]]
     table["exhaustive"] = table["exhaustive"] == YES
-    table["outlines"] = _outlines(root, table)
+    table["outlines"] = outlines_of(root, table)
     rows: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
     return whole_slide_table(rows), [str(one) for one in others]
-
-
-def _outlines(root: Path, table: pd.DataFrame) -> list[str]:
-    """Checked `masks/<slide_id>.geojson` of each slide, or empty."""
-    files, others = list_files(root / MASKS, (".geojson",))
-    for one in others:
-        log_left_out(one)
-    for path in files:
-        read_outlines(path, None)
-    of_slide = by_slide(files, table["slide_id"])
-    for slide_id in table.loc[table["annotation_origin"] == CANVAS, "slide_id"]:
-        if slide_id in of_slide and not states_origin(of_slide[slide_id]):
-            raise InputError(
-                f"{of_slide[slide_id]}: annotation_origin of this slide is {CANVAS}, but outlines in {MASKS} count "
-                "from the bounds unless they state another origin. Fix: write the file again by "
-                f"`histo-monai convert --origin {CANVAS} --slide SLIDE SOURCE TARGET`."
-            )
-    return [str(of_slide.get(slide_id, "")) for slide_id in table["slide_id"]]
 
 
 def labeled_patches(
