@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from histo_monai.reports.labeling.page import mark_of, page, page_key, slide_pic
 from histo_monai.reports.site.server import serve_page
 from histo_monai.slides import Slide, open_slide
 from histo_monai.utils.errors import InputError
-from histo_monai.utils.storage import OutputError, claim, whole_file
+from histo_monai.utils.storage import OutputError, claim, read_json, whole_file, write_json
 
 _LOG = logging.getLogger(__name__)
 
 _NEEDED = ("slide_id", "path", "y", "x", "side_px", "mpp", "patch_px", "slide_mpp")
+CLASSES = "classes.json"
+"""Beside the pages: the classes of the last one, in the order of their keys."""
 _LABELS = ("label", "other_label")
 """Of squares that are labeled already: their label, and a likelier one."""
 
@@ -53,6 +55,11 @@ def run(
         OutputError: a file cannot be written, or another process serves the page.
     """
     table = Path(into) if into else own_table()
+    if serve and into:
+        raise InputError(
+            f"--into {into}: `histo-monai next` adds all answers of --serve to {own_table()}. Fix: label the page from "
+            "disk, without --serve, and add its file by --read and --into"
+        )
     if read:
         merged = merge_labels([Path(path) for path in read], table)
         _LOG.info(
@@ -60,7 +67,7 @@ def run(
             table, *merged,
         )  # fmt: skip
         return
-    target, patches = write_page(Path(folder) if folder else SUGGESTIONS / "first", classes, output, table)
+    target, patches, _ = write_page(Path(folder) if folder else SUGGESTIONS / "first", classes, output, table)
     if not serve:
         _LOG.info("label: open the page in a browser, or run `histo-monai label --serve`")
         return
@@ -81,8 +88,8 @@ def own_table() -> Path:
 
 def write_page(
     folder: Path, classes: Sequence[str], output: str | None, table: Path
-) -> tuple[Path, list[dict[str, Any]]]:
-    """Write the page of a folder of suggestions; the page, and its squares.
+) -> tuple[Path, list[dict[str, Any]], list[str]]:
+    """Write the page of a folder of suggestions; the page, its squares, and its classes in the order of their keys.
 
     Raises:
         InputError: a file cannot be used.
@@ -94,16 +101,21 @@ def write_page(
     check_classes(Path("--classes"), pd.Series(list(classes), dtype=str, name="class"))
     patches, slides = _pictures(source / TABLE)
     shown = {patch[name] for patch in patches for name in _LABELS if name in patch}
-    names = dict.fromkeys(
-        [*(name.strip() for name in classes if name.strip()), *sorted({*known, *shown} - {""})]
-    )
-    key = page_key(patches, str(table.absolute()))
+    key = page_key(patches, os.path.relpath(table))  # the project may move
     target = Path(output) if output else source.with_name(f"{source.name}-{key[:6]}.html")
     _check_target(target, key)
+    names = _in_order(target.with_name(CLASSES), [name.strip() for name in classes], {*known, *shown} - {""})
     with whole_file(target) as draft:
-        draft.write_text(page(patches, slides, list(names), key), encoding="utf-8")
+        draft.write_text(page(patches, slides, names, key), encoding="utf-8")
+    write_json(target.with_name(CLASSES), {"classes": names})
     _LOG.info("label: output=%s patches=%d slides=%d", target, len(patches), len(slides))
-    return target, patches
+    return target, patches, names
+
+
+def _in_order(path: Path, given: Sequence[str], others: Collection[str]) -> list[str]:
+    """Classes in the order of their keys: given ones, then as on the page before, so that a key keeps its class."""
+    before = read_json(path, f"remove {path}", {"classes": [str]})["classes"] if path.exists() else []
+    return list(dict.fromkeys(name for name in (*given, *before, *sorted(others)) if name))
 
 
 def _check_target(target: Path, key: str) -> None:

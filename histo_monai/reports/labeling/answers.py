@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import os
 import threading
 from collections import defaultdict
@@ -20,6 +21,8 @@ from histo_monai.utils.errors import InputError
 from histo_monai.utils.storage import OutputError, parse_json
 from histo_monai.utils.storage.errors import disk_full_in_words
 from histo_monai.utils.storage.shapes import COUNT
+
+_LOG = logging.getLogger(__name__)
 
 LABEL, NO_LABELS = "label", ("cannot tell", "artefact")
 """Answers of the page."""
@@ -75,6 +78,7 @@ class Answers:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OutputError(f"{path}: is a link or no regular file. Fix: move it away")
         self._steps: list[dict[str, Any]] = []
+        self._last_step = 0  # in the file, of which the user may have removed rows
         self._columns, self._size = _without_cut_line(path)
         if CORRECTS not in self._columns and any(square.get("label") for square in squares):
             raise InputError(
@@ -149,12 +153,13 @@ class Answers:
         about = [step[name] for name in ("label", "kind", "by", "at")]
         for number in step["numbers"]:
             square = self._squares[number]
-            row = [*(square[name] for name in PLACE), *about, len(self._steps) + 1, square.get("label", "")]
+            row = [*(square[name] for name in PLACE), *about, self._last_step + 1, square.get("label", "")]
             writer.writerow(row[: len(self._columns)])
         content = text.getvalue().encode()
         with disk_full_in_words(self.path, len(content)):
             _append(self.path, content, self._size)
         self._size += len(content)
+        self._last_step += 1
         self._steps.append(step)
 
     def _read(self) -> list[dict[str, Any]]:
@@ -167,6 +172,8 @@ class Answers:
         if (table["number"] < 0).any():
             row = first_row(table["number"] < 0)
             raise InputError(f"{self.path}, row {row}: is no square of this page. Fix: move the file away.")
+        steps_of = read_numbers(self.path, table[_STEP], 1, 2**31, "a whole number, 1 or more", whole=True)
+        self._last_step = int(steps_of.max())
         table = table.rename(columns={"answer": "kind", "labeled_by": "by", "labeled_at": "at"})
         steps = (rows for _, rows in table.groupby(_STEP, sort=False))
         about = ("kind", "label", "by", "at")
@@ -188,7 +195,9 @@ def _without_cut_line(path: Path) -> tuple[tuple[str, ...], int]:
     for columns in (_COLUMNS, _OLD_COLUMNS):
         header = f"{','.join(columns)}\n".encode()
         if content.startswith(header) and size > len(header):
-            os.truncate(path, size)
+            if size < len(content):
+                _LOG.warning("label: %s: the last line has no end and was removed: %r", path, content[size:])
+                os.truncate(path, size)
             return columns, size
         if content.startswith(header) or (content and header.startswith(content)):
             os.truncate(path, 0)

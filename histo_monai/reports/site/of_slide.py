@@ -91,7 +91,7 @@ class Tiling:
 
     def of(self, slide: ShownSlide) -> tuple[Pyramid, str]:
         """Tiles of a slide, new or reused; their folder, relative to the page."""
-        made_from = [VERSION, slide.content, slide.mpp, self.mpp, self.max_side_px]
+        made_from = [VERSION, slide.slide_id, slide.content, slide.mpp, self.mpp, self.max_side_px]
         name = f"{self.folder}/{_short(json.dumps(made_from))}"
         tiles, earlier = self.page / name, self.before / name
         if (earlier / _DONE).is_file():
