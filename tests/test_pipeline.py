@@ -14,9 +14,8 @@ import yaml
 from histo_monai.data.readers.registry import DATASETS
 from histo_monai.pipeline.arguments import COMMANDS, STAGES
 from histo_monai.pipeline.imports import PACKAGE
-from histo_monai.pipeline.params import parse_params
+from histo_monai.pipeline.params import needs_fold_models, parse_params
 from histo_monai.pipeline.stages.code import METHOD_FOLDERS, code_of, run
-from histo_monai.pipeline.stages.finetune import is_mapped
 from histo_monai.pretraining import PRETEXTS
 from histo_monai.semisupervised import METHODS
 
@@ -184,7 +183,7 @@ def test_whether_fold_models_are_trained_follows_from_params_of_the_stage(root: 
             {"semisupervised_methods": ["spatial_neighbors"], "pretraining_seeds": [1, 0]},
         ):
             params = parse_params(tree | {"slide_level": asked} | others)
-            assert is_mapped(params, "rsp") == mapped
+            assert needs_fold_models(params, "rsp") == mapped
 
 
 def test_the_positive_class_is_that_of_the_params_also_where_no_slide_is_mapped(root: Path) -> None:

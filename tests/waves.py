@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import Dataset
 
 from histo_monai.data.loaders import labeled as labeled_loaders
@@ -16,6 +17,7 @@ from histo_monai.data.loaders.labeled import PatchReading
 from histo_monai.data.loaders.streams import shuffled
 from histo_monai.data.tables.patches import labeled_table
 from histo_monai.data.tables.tasks import task_classes
+from histo_monai.models.encoder import Encoder
 from histo_monai.training.task import Task
 
 SIDE = 32
@@ -78,3 +80,14 @@ def wave_task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WaveTask]:
         return WaveTask(wave_table(num, scores))
 
     return build
+
+
+def drop_features(network: nn.Module) -> None:
+    """Let the encoders of a network drop half of their features in training."""
+
+    def drop(encoder: nn.Module, _: Any, features: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(features, 0.5, training=encoder.training)
+
+    for part in network.modules():
+        if isinstance(part, Encoder):
+            part.register_forward_hook(drop)

@@ -312,7 +312,7 @@ class _Step:
         now = Step(self._seed, engine.state.epoch, engine.state.iteration)
         self._augment.set_random_state(now.derive_seed("augmentation"))
         views = self._augment(patches).squeeze(1)
-        seed_random_layers(now)
+        seed_random_layers(now, device)
         with precision(device), self._shared.divided(), self._graphs:
             outputs = self._model(in_memory_order(views, device))
         measured = self._task.objective.measure(outputs, self._targets[rows])

@@ -46,13 +46,8 @@ from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly, TrainingRows, cross_validated
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.stored_features import (
-    OF_DIAGNOSES,
-    OF_MODEL,
-    HeadFeatures,
-    StoredRows,
-    predictions_of,
-)
+from histo_monai.pipeline.provenance import OF_DIAGNOSES
+from histo_monai.pipeline.stored_features import OF_MODEL, HeadFeatures, StoredRows, predictions_of
 from histo_monai.semisupervised import METHODS
 from histo_monai.training.interpolation import Candidates, Measures
 from histo_monai.training.pictures.predictions import answers

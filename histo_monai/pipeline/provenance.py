@@ -24,8 +24,10 @@ from histo_monai.data.tables.manifests import first_five
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import code_version
 from histo_monai.pipeline.params import Params
+from histo_monai.pipeline.paths import Run
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.process.precision import asked_precision
+from histo_monai.utils.roles import STUDENT
 from histo_monai.utils.settings.own_methods import OWN_METHODS
 from histo_monai.utils.settings.reader import as_tree
 from histo_monai.utils.storage import (
@@ -279,3 +281,24 @@ def _in_threads(digest: Callable[[Path], str], file_paths: Sequence[Path]) -> li
     """Digests in the order of the paths, from several threads."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(digest, file_paths))
+
+
+OF_DIAGNOSES = "positive_class"
+"""Key of a model's description: the positive diagnosis of slides, if the model learned from diagnoses."""
+
+
+def check_diagnoses(run: Run, params: Params) -> None:
+    """Refuse a student that learned from diagnoses of another positive class: its stage does not depend on maps.
+
+    Raises:
+        InputError: names the model and the command.
+    """
+    path = run.models[STUDENT].with_suffix(".json")
+    counted = read_json(path, "run its stage again", {f"{OF_DIAGNOSES}?": str}).get(
+        OF_DIAGNOSES, params.positive_class
+    )
+    if counted != params.positive_class:
+        raise InputError(
+            f"{path}: learned from diagnoses of {counted!r}, but heatmap.{params.dataset}.positive_class is "
+            f"{params.positive_class!r}. Fix: run `dvc repro --force --single-item consistency@{run.name}`"
+        )

@@ -32,8 +32,6 @@ _LOG = logging.getLogger(__name__)
 
 OF_MODEL = "features"
 """Key of a model's description: SHA-256 of the encoder whose features its head was fitted to."""
-OF_DIAGNOSES = "positive_class"
-"""Key of a model's description: the positive diagnosis of slides, if the model learned from diagnoses."""
 PATCHES = "patches"
 """Folder of the patches of tables, in the folder of an encoder's features."""
 _MODULES = tuple(

@@ -130,7 +130,7 @@ def _trainer(
         patches, rows = (part.to(device, non_blocking=True) for part in batch)
         now = Step(seed, engine.state.epoch, engine.state.iteration, this_rank(), num_ranks())
         task = pretext.training_task(patches, rows, now)
-        seed_random_layers(now)
+        seed_random_layers(now, device)
         return training_step(pretext, network, optimizer, task, device, graphs)
 
     trainer = Engine(step)

@@ -32,7 +32,7 @@ def suggested(
     """
     num = min(len(patches), MAX_SHOWN)
     width, height = _COLUMNS * _CELL_WIDTH, -(-num // _COLUMNS) * _CELL_HEIGHT + _FOOT
-    least, most = min(fields_um), max(fields_um)
+    least, most = min(fields_um[:num]), max(fields_um[:num])
     bar_um = round_length(0.4 * least)
     figure = Figure(figsize=(width, height), dpi=100)
     axis = figure.add_axes(

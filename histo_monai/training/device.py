@@ -66,9 +66,12 @@ def _wants_channels_last(device: torch.device, weights: Iterable[torch.Tensor] =
     return any(tensor.ndim == 4 and tensor.shape[1] == 1 for tensor in weights)
 
 
-def seed_random_layers(step: Step) -> None:
+def seed_random_layers(step: Step, device: torch.device) -> None:
     """Seed the generators of dropout and stochastic depth for a step, different in every process.
 
     So a training that is resumed, or a fold that is trained alone, drops the same.
     """
-    torch.manual_seed(derive_seed(step.derive_seed("random layers"), this_rank()))
+    seed = derive_seed(step.derive_seed("random layers"), this_rank())
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)

@@ -94,7 +94,9 @@ def test_a_password_in_the_url_is_not_shown_and_fails_where_git_tracks_it(projec
     url = "url = https://ci:open-sesame@127.0.0.1:9/dvc"
     _config(project, url)
     findings = list(default_remote(None))
-    assert "url of storage is in .dvc/config" in _only(findings, "FAIL").message
+    failed = _only(findings, "FAIL")
+    assert "a password in the url of storage is in .dvc/config" in failed.message
+    assert "`dvc remote modify storage url https://ci@127.0.0.1:9/dvc`" in failed.remedy
     assert "https://ci@127.0.0.1:9/dvc" in _only(findings, "WARN").message
     _config(project, "url = s3://x", url)
     own = list(default_remote(None))

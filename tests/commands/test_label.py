@@ -374,3 +374,38 @@ def test_labels_do_not_join_what_they_cannot_be_compared_with(
     path.write_text(rows("s,5,6,0.5,64,tumor,label,,"))
     with pytest.raises(InputError, match=message):
         merge_labels([path], into)
+
+
+def test_a_key_keeps_its_class_on_the_next_page(page_file: Path) -> None:
+    def classes() -> list[str]:
+        text = page_file.read_text().partition('<script type="application/json" id="data">')[2]
+        return list(json.loads(text.partition("</script>")[0].replace("\\u003c", "<"))["classes"])
+
+    assert classes() == list(CLASSES)
+    write_text(Path("data/raw/own/patches.csv"), "slide_id,y,x,mpp,label\na,60,400,1.0,adipose\n")
+    assert main(("label", "squares")) == 0
+    assert classes() == [*CLASSES, "adipose"]
+    assert main(("label", "squares", "--classes", "stroma")) == 0
+    assert classes() == ["stroma", *CLASSES, "adipose"]
+
+
+def test_the_page_of_a_project_that_has_moved_is_the_same(
+    page_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = tmp_path.with_name(f"{tmp_path.name}-moved")
+    tmp_path.rename(moved)
+    monkeypatch.chdir(moved)
+    assert main(("label", "squares")) == 0
+    assert [path.name for path in moved.glob("squares-*.html")] == [page_file.name]
+
+
+def test_served_answers_go_into_no_other_table(page_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("label", "squares", "--serve", "--into", "second.csv")) == 1
+    assert "--into second.csv: `histo-monai next` adds all answers of --serve" in capsys.readouterr().err
+
+
+def test_keys_of_the_number_pad_move_without_num_lock(page_file: Path, browser: Any) -> None:
+    with watched(browser, page_file) as page:
+        page.keyboard.press("Numpad6")  # here an arrow to the right
+        assert answered(page) == f"0 of {NUM} answered"
+        assert page.locator("#about").inner_text().startswith("2 of")

@@ -397,3 +397,68 @@ def test_what_cannot_be_written_is_not_saved_and_the_file_is_as_before(
     path.unlink()
     with pytest.raises(InputError, match="another program has changed it"):
         answers.reply(message(numbers=[1], kind="artefact", known=1))
+
+
+def test_rows_may_be_removed_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "x.answers.csv"
+    answers = Answers(path, SQUARES)
+    for number in range(5):
+        answers.reply(message(numbers=[number], kind="label", label="tumor", known=number))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2] + lines[3:]))
+    answers = Answers(path, SQUARES)
+    answers.reply(message(numbers=[7], kind="label", label="normal", known=4))
+    steps = json.loads(Answers(path, SQUARES).reply(message(known=0)))["steps"]
+    assert [(step["numbers"], step["label"]) for step in steps] == [
+        *(([number], "tumor") for number in (0, 2, 3, 4)),
+        ([7], "normal"),
+    ]
+    answers.reply(message(undo=True, known=5))
+    assert Answers(path, SQUARES).num_answered == 4
+
+
+def test_a_last_line_without_an_end_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "x.answers.csv"
+    answers = Answers(path, SQUARES)
+    answers.reply(message(numbers=[1], kind="artefact"))
+    Answers(path, SQUARES).reply(message(numbers=[2], kind="artefact", known=1))
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert Answers(path, SQUARES).num_answered == 1
+    assert "the last line has no end and was removed: b's,21.0," in caplog.text
+
+
+def test_keys_after_a_refused_answer_are_dropped(squares: Path, browser: Any) -> None:
+    """They were meant for the next square."""
+    with served() as (address, _):
+        (first, _), (second, _) = opened(browser, address), opened(browser, address)
+        first.keyboard.press("1")
+        wait_for(first, 1)
+        second.route("**/*", lambda route: (time.sleep(0.5), route.continue_()))
+        second.keyboard.press("2")
+        second.keyboard.press("2")
+        second.keyboard.press("2")
+        wait_for(second, 1)
+        assert "Not saved" in second.locator("#warning").inner_text()
+        second.unroute("**/*")
+        second.keyboard.press("ArrowRight")
+        second.keyboard.press("2")
+        wait_for(second, 2)
+    assert labels_of(answers_file()) == list(CLASSES)
+
+
+def test_after_the_last_answer_a_key_changes_nothing_until_a_patch_is_selected(
+    squares: Path, browser: Any
+) -> None:
+    with served() as (address, _):
+        page, _ = opened(browser, address)
+        for _ in range(NUM):
+            page.keyboard.press("1")
+        wait_for(page, NUM)
+        page.keyboard.press("2")
+        expect(page.locator("#warning")).to_have_text(
+            "All are answered. Select a patch to change its answer."
+        )
+        page.locator(".patch").first.click()
+        page.keyboard.press("2")
+        expect(page.locator("#classes")).to_contain_text("(1)")
+    assert labels_of(answers_file()) == [CLASSES[1], *[CLASSES[0]] * (NUM - 1)]

@@ -15,7 +15,7 @@ def _middle_of(picture: np.ndarray, gray: int) -> np.ndarray:
 def test_fields_stand_in_the_order_of_choice_row_after_row() -> None:
     grays = np.arange(10) * 12 + 4  # none is the bar's
     patches = np.ones((10, 3, 16, 16), np.uint8) * grays[:, None, None, None].astype(np.uint8)
-    picture = suggested(patches, ["slide"] * 10, ["tumor 0.52"] * 10, 64.0)
+    picture = suggested(patches, ["slide"] * 10, ["tumor 0.52"] * 10, [64.0] * 10)
     places = np.array([_middle_of(picture, gray) for gray in grays])
     assert (np.diff(places[:8, 1]) > 100).all()
     assert np.ptp(places[:8, 0]) < 3
@@ -27,8 +27,8 @@ def test_more_than_fit_are_left_out_and_long_names_do_not_change_the_picture_s_s
     patches = np.zeros((MAX_SHOWN + 5, 3, 8, 8), np.uint8)
     names = ["x" * 80] * len(patches)
     many, short = (
-        suggested(patches, names, names, 64.0),
-        suggested(patches[:MAX_SHOWN], ["x"] * 200, ["y"] * 200, 64.0),
+        suggested(patches, names, names, [64.0] * len(names)),
+        suggested(patches[:MAX_SHOWN], ["x"] * 200, ["y"] * 200, [64.0] * 200),
     )
     assert many.shape == short.shape
 

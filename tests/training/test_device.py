@@ -49,7 +49,7 @@ def test_random_layers_drop_the_same_in_a_repeated_step_and_other_units_in_anoth
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def dropped(step: Step) -> torch.Tensor:
-        seed_random_layers(step)
+        seed_random_layers(step, CPU)
         return nn.Dropout(0.5)(torch.ones(64))
 
     step = Step(seed=3, epoch=1, iteration=7)

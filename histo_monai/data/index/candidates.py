@@ -101,7 +101,8 @@ class Search:
 def sample_candidates(slides: pd.DataFrame, search: Search, *, seed: int, processes: int) -> pd.DataFrame:
     """Cells with tissue on the grid whose stride is the field of a patch, so candidates do not overlap.
 
-    A slide with more than `per_slide` cells gets a random subset from its own generator.
+    A slide with more than `per_slide` cells gets a random subset from its own generator. Slides that are too coarse for
+    `search.mpp` have no candidates; the log counts them.
 
     Args:
         slides: `SEARCHED_COLUMNS`.
@@ -113,8 +114,6 @@ def sample_candidates(slides: pd.DataFrame, search: Search, *, seed: int, proces
 
     Raises:
         InputError: No slide has a candidate.
-
-    Slides that are too coarse for `search.mpp` have none; the log counts them.
     """
     work = partial(_of_slide, search=search, seed=seed)
     mpps = [None if np.isnan(mpp) else float(mpp) for mpp in slides["slide_mpp"]]
@@ -122,6 +121,11 @@ def sample_candidates(slides: pd.DataFrame, search: Search, *, seed: int, proces
     surveys = list(map_over_processes(work, *jobs, processes=processes, title="slides", unit="slide"))
     counts = [len(centers) for centers, _ in surveys]
     coarse = slides["slide_id"].to_numpy()[[mpp > search.mpp * MAX_UPSAMPLING for _, mpp in surveys]]
+    if len(coarse) == len(slides):
+        raise InputError(
+            f"all {len(slides)} slides are coarser than the patches of {search.mpp:g} µm/px. Fix: add slides of this "
+            "resolution"
+        )
     if len(coarse):
         _LOG.warning(
             "%d of %d slides are coarser than %g µm/px and give no patch (the first: %s)",

@@ -197,8 +197,8 @@ def build_pretraining_index(
     for split, wanted in num.items():
         of_split = table["split"].to_numpy() == split
         offers = [s for s, is_of_split in zip(good, of_split, strict=True) if is_of_split]
-        if fair < most and sum(s.num_centers for s in offers) < wanted:  # few slides, which can offer more
-            offers = list(_survey(table[of_split], most, seed, placement, processes))
+        if fair < wanted and sum(s.num_centers for s in offers) < wanted:  # few slides, which can offer more
+            offers = list(_survey(table[of_split], wanted, seed, placement, processes))
         parts.append(_take(offers, split, wanted))
     return slides, pd.concat(parts, ignore_index=True), bad
 

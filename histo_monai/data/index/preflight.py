@@ -117,11 +117,8 @@ def preflight_warnings(table: pd.DataFrame, whole_slides: pd.DataFrame, ahead: A
     if ahead.maps is not None and (whole_slides["label"] != "").any():
         classes = sorted(set(table["label"]) - {""})
         why = why_no_diagnosis(whole_slides, ahead.maps.label, classes)
-        lines += (
-            [f"{why}. Fix: set {ahead.maps.section}.positive_class to the slide label to detect"]
-            if why
-            else []
-        )
+        fix = f"set {ahead.maps.section}.positive_class to the slide label to detect, or label further slides"
+        lines += [f"{why}. Fix: {fix}"] if why else []
     return lines
 
 

@@ -115,7 +115,7 @@ def why_no_diagnosis(slides: pd.DataFrame, positive: str, classes: Sequence[str]
         num = int((labels == positive).sum())
         if part == "training" and min(num, len(labels) - num) < _FEWEST_OF_A_KIND:
             return (
-                f"no diagnosis of slides: {num} training slides have the label {positive!r} and {len(labels) - num} "
-                f"have others, but the classifier needs {_FEWEST_OF_A_KIND} of each"
+                f"no diagnosis of slides: the labels of training slides are {num} of {positive!r} and "
+                f"{len(labels) - num} of others, but the classifier needs {_FEWEST_OF_A_KIND} of each"
             )
     return ""

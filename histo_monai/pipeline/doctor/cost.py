@@ -30,7 +30,7 @@ from histo_monai.pipeline.doctor.speed import (
     with_values,
 )
 from histo_monai.pipeline.environment import Environment, read_environment
-from histo_monai.pipeline.params import Params
+from histo_monai.pipeline.params import Params, needs_fold_models
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.settings.recipe import LabelKind, label_kind
 from histo_monai.wsi.inference.encoding import Encoding
@@ -217,7 +217,8 @@ def trained_images(params: Params, num_train: int, kind: LabelKind) -> tuple[int
     schedule = schedule_of(section)
     steps = schedule.steps_per_epoch
     per_epoch = steps * section.batch_size if steps else round(params.alpha * num_train)
-    is_validated = not params.is_validation_separate or all(params.mapping)
+    is_mapped = any(needs_fold_models(params, method) for method in params.pretraining_methods)
+    is_validated = not params.is_validation_separate or is_mapped
     folds = params.cross_validation.num_folds if is_validated else 0
     return len(params.pretraining_methods) * len(params.repeats) * (1 + folds), schedule.epochs * per_epoch
 

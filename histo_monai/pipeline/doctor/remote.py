@@ -87,8 +87,12 @@ def _committed_secrets() -> Iterator[Finding]:
             options.append("url")
         for option in options:
             message = f"{option} of {name} is in {DVC / 'config'}, which git tracks"
+            command = f"--unset {name} {option}"
+            if option == "url":  # a remote needs one
+                message = f"a password in the {message}"
+                command = f"{name} url {_without_password(committed[section]['url'])}"
             remedy = (
-                f"`dvc remote modify --unset {name} {option}`, then get a new secret from the provider: "
+                f"`dvc remote modify {command}`, then get a new secret from the provider: "
                 "a committed secret stays readable (docs/remote.md)"
             )
             yield Finding("FAIL", "dvc secrets", message, remedy)

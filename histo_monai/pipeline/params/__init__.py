@@ -37,6 +37,17 @@ def load_params(path: Path) -> Params:
         raise ParamsError(f"{path}: {error}") from None
 
 
+def needs_fold_models(params: Params, method: str) -> bool:
+    """Whether models of a pretraining method may map slides, so that fold models must map training slides.
+
+    Params that `finetune` and `consistency` depend on decide: which students and encoders there are may change after
+    these stages have run. An empty list in `slide_level` saves the fold models.
+    """
+    asked = params.slide_level
+    is_asked = method in asked.pretraining_methods and bool(asked.semisupervised_methods)
+    return is_asked and params.dataset in params.heatmap.datasets
+
+
 def check_run(
     params: Params, *, method: str, encoder: int | None, student: str | None = "", seed: int | None = None
 ) -> dict[str, str | int]:

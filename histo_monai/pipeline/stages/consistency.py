@@ -31,7 +31,7 @@ from histo_monai.pipeline.context import (
     write_fold_models,
 )
 from histo_monai.pipeline.frozen import HeadTraining
-from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.params import Params, load_params, needs_fold_models
 from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
@@ -103,7 +103,8 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     folds_csv = of_run.folds[FINETUNED] / paths.FOLDS_CSV
     folds = read_folds(folds_csv)
     is_counted = rows.validation.empty
-    if not is_counted and not params.is_mapped_by(of_run.method, of_run.encoder, of_run.student):
+    is_mapped = of_run.student in params.slide_level.semisupervised_methods
+    if not is_counted and not (is_mapped and needs_fold_models(params, of_run.method)):
         folds = LabelFolds({})
     starts = [_start_path(of_run, fold) for fold in (None, *range(folds.num))]
     read = [paths.PATCHES_CSV, paths.UNLABELED_CSV, folds_csv, *starts]

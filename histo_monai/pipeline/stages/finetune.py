@@ -31,7 +31,7 @@ from histo_monai.pipeline.context import (
 )
 from histo_monai.pipeline.frozen import HeadTraining
 from histo_monai.pipeline.imports import stage_sha256
-from histo_monai.pipeline.params import Params, load_params
+from histo_monai.pipeline.params import Params, load_params, needs_fold_models
 from histo_monai.pipeline.params.selection import selected
 from histo_monai.pipeline.paths import Run
 from histo_monai.pipeline.provenance import made_from, without_ids, write_metrics
@@ -101,7 +101,7 @@ def _train(device: torch.device, of_run: Run, params: Params) -> None:
     used = [rows.labeled, rows.validation, *([rows.unlabeled] if is_head else [])]
     folds = assembly.folds(rows, of_run.derived_seed)
     is_counted = rows.validation.empty
-    with_folds = is_counted or is_mapped(params, of_run.method)
+    with_folds = is_counted or needs_fold_models(params, of_run.method)
     training: Finetuning | HeadTraining
     read = [paths.PATCHES_CSV, of_run.encoder_path]
     if is_head:
@@ -205,16 +205,3 @@ def _checkpoint(of_run: Run, fold: int | None = None) -> Path:
 def _columns(course: _Course) -> list[str] | None:
     """Column names of curves without an epoch; None otherwise."""
     return None if course.curves else ["epoch", "lr", *(f"validation_{name}" for name in course.validation)]
-
-
-def is_mapped(params: Params, method: str) -> bool:
-    """Whether models of a method may map slides, so that fold models must map training slides.
-
-    Params of this stage alone decide: which students and encoders there are may change after it has run.
-    """
-    asked = params.slide_level
-    return (
-        params.dataset in params.heatmap.datasets
-        and method in asked.pretraining_methods
-        and bool(asked.semisupervised_methods)
-    )

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from histo_monai.data.tables.columns import read_whole_slides
 from histo_monai.data.tables.label_folds import read_folds
-from histo_monai.models.checkpoint import read_description
 from histo_monai.models.task_model import describe_file
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.context import Assembly
@@ -25,9 +24,9 @@ from histo_monai.pipeline.environment import torchrun_rank
 from histo_monai.pipeline.imports import modules_sha256
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run
-from histo_monai.pipeline.provenance import check_slides, made_from, write_metrics
+from histo_monai.pipeline.provenance import check_diagnoses, check_slides, made_from, write_metrics
 from histo_monai.pipeline.skip import has_patches
-from histo_monai.pipeline.stored_features import OF_DIAGNOSES, StoredRows
+from histo_monai.pipeline.stored_features import StoredRows
 from histo_monai.reports.maps.mosaic import map_mosaic
 from histo_monai.reports.maps.of_slide import row_title, write_maps_of_slide
 from histo_monai.reports.maps.slide_maps import MapStyle
@@ -81,7 +80,7 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
     fold_of = read_folds(folds_csv).of_slides(slides)
     jobs = _jobs(of_run, slides, fold_of, params.heatmap.seen)
     settings, classes = _settings(of_run, assembly)
-    _check_diagnoses(of_run, params)
+    check_diagnoses(of_run, params)
     stage = f"heatmap-{of_run.name}"
     files = sorted({path for job in jobs for path in job.models.values()})
     decided_by = [settings.settings, classes]
@@ -109,17 +108,6 @@ def run(method: str, encoder: int, student: str, seed: int) -> None:
         _LOG.warning("heatmap: %s", line)
     shutil.rmtree(paths.unfinished_folder(stage), ignore_errors=True)
     _LOG.info("heatmap: output=%s slides=%d cells=%d", folder, counts["slides"], counts["cells"])
-
-
-def _check_diagnoses(run: Run, params: Params) -> None:
-    """Refuse a student that learned from diagnoses of another positive class: its stage does not depend on maps."""
-    path = run.models[STUDENT].with_suffix(".json")
-    counted = read_description(path).get(OF_DIAGNOSES, params.positive_class)
-    if counted != params.positive_class:
-        raise InputError(
-            f"{path}: learned from diagnoses of {counted!r}, but heatmap.{params.dataset}.positive_class is "
-            f"{params.positive_class!r}. Fix: run `dvc repro --force --single-item consistency@{run.name}`"
-        )
 
 
 def _make_folders(folder: Path) -> None:

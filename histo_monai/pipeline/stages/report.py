@@ -14,7 +14,7 @@ import pandas as pd
 from PIL import Image
 
 from histo_monai.data.loaders.reader import PatchReader
-from histo_monai.data.tables.columns import read_surveyed_slides, read_whole_slides
+from histo_monai.data.tables.columns import SPLITS, read_surveyed_slides, read_whole_slides
 from histo_monai.data.tables.patches import read_patches
 from histo_monai.data.tables.predictions import Predictions, read_predictions
 from histo_monai.data.tables.slide_scores import ID_COLUMNS
@@ -28,7 +28,13 @@ from histo_monai.pipeline import paths
 from histo_monai.pipeline.environment import num_cpus
 from histo_monai.pipeline.params import Params, load_params
 from histo_monai.pipeline.paths import Run, encoder_folder, runs
-from histo_monai.pipeline.provenance import PROVENANCE_SHAPE, check_slides, made_from, write_metrics
+from histo_monai.pipeline.provenance import (
+    PROVENANCE_SHAPE,
+    check_diagnoses,
+    check_slides,
+    made_from,
+    write_metrics,
+)
 from histo_monai.pipeline.skip import REASON, why_idle
 from histo_monai.reports.site.about import cards_section, data_section, run_section
 from histo_monai.reports.site.answers import answers_section, cases, path_of
@@ -78,6 +84,8 @@ def run() -> None:
     params = load_params(paths.PARAMS)
     comparison = read_json(paths.COMPARISON / paths.METRICS, "run `dvc repro compare` again", _COMPARISON)
     main = _main_run(params)
+    for run in runs(params.pretraining_methods, params.semisupervised_methods, params.repeats):
+        check_diagnoses(run, params)
     predictions = _predictions(main)
     libraries = found()
     warnings = [] if libraries else [NO_LIBRARIES]
@@ -86,7 +94,7 @@ def run() -> None:
     with whole_folder(paths.REPORT) as draft:
         (draft / PICTURES).mkdir()
         sections = [
-            _results(params, comparison, predictions, main, warnings),
+            _results(comparison, predictions, main, warnings),
             comparison_section(_splits(comparison)),
             _whole_slides(draft, params, main),
             _answers(draft, predictions, main),
@@ -133,18 +141,14 @@ def _splits(comparison: Mapping[str, Any]) -> list[SplitTable]:
 
 
 def _results(
-    params: Params,
-    comparison: Mapping[str, Any],
-    predictions: Predictions | None,
-    main: Run,
-    warnings: Sequence[str],
+    comparison: Mapping[str, Any], predictions: Predictions | None, main: Run, warnings: Sequence[str]
 ) -> Section:
     labels = read_json(paths.LABELS_JSON, "run `dvc repro index` again", _LABELS)
     counts = read_json(paths.INDEX / paths.METRICS, "run `dvc repro index` again", _COUNTS)
     trained = read_json(main.student_folder / paths.METRICS, "run consistency again", _TRAINED)
     used = trained.get("num_labeled", 0)
     unlabeled = trained.get("num_unlabeled", used) - used
-    num, of_slides = counts.get("patches_train", 0), _num_slide_labels(params, main)
+    num, of_slides = counts.get("patches_train", 0), _num_slide_labels(comparison)
     of_all = f"{used:,} of {num:,} labels were used" if num else f"{of_slides:,} labels of slides were used"
     if selecting := trained.get("num_validation", 0):
         of_all += f", and {selecting:,} further labels selected the model: {used + selecting:,} labels in all"
@@ -159,11 +163,9 @@ def _results(
     return results_section(_splits(comparison), known, f"{of_all}{beside}.", _majority(predictions))
 
 
-def _num_slide_labels(params: Params, main: Run) -> int:
-    """Labels of slides that models of slides learned from: attention, means, or the classifier of maps."""
-    diagnosis = read_json(main.diagnosis / paths.METRICS, "run aggregate again", _DIAGNOSIS)
-    learns = params.learns_from_slides(main.method) and not why_idle(main.mil)
-    if not learns and "test" not in diagnosis:
+def _num_slide_labels(comparison: Mapping[str, Any]) -> int:
+    """Labels of slides that models of slides learned from, if there are such models."""
+    if not set(comparison["about"]) - set(SPLITS):
         return 0
     slides = read_whole_slides(paths.WHOLE_SLIDES_CSV)
     return int(((slides["split"] != "test") & (slides["label"] != "")).sum())

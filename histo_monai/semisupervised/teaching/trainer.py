@@ -236,7 +236,7 @@ class StudentStep:
         given = None if self._pseudo_labels is None else self._pseudo_labels[unlabeled_rows]
         batch = Batch(labeled, self._targets[rows], unlabeled, step, given)
         views = self._method.views(batch)
-        seed_random_layers(step)
+        seed_random_layers(step, self._device)
         with precision(self._device), self._shared.divided(), self._graphs:
             outputs = self._method.outputs(tuple(in_memory_order(view, self._device) for view in views))
         measured = self._method.measure(outputs, batch)

@@ -166,5 +166,5 @@ def test_slides_too_coarse_for_the_patches_are_counted_and_left_out(
     table = sample_unlabeled(slides, 40, fine, seed=0, processes=1)
     assert set(table["slide_id"]) == {"b"}
     assert "1 of 2 slides are coarser than 0.25 µm/px and give no patch (the first: a)" in caplog.text
-    with pytest.raises(InputError, match="no tissue of the 1 slides"):
+    with pytest.raises(InputError, match="all 1 slides are coarser than the patches"):
         sample_candidates(slides[:1], fine, seed=0, processes=1)

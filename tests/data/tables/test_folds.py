@@ -93,7 +93,7 @@ def test_only_slides_that_patches_are_trained_on_are_folded() -> None:
         ("    tn", "tumor", ["tumor"], r"\(0 of 4 have a label\)"),
         ("      ", "tumor", ["stroma"], "no slide has a label$"),
         ("tntntt", "tumor", ["tumor"], "labels of test slides"),
-        ("tnnntn", "tumor", ["tumor"], "1 training slides have the label 'tumor' and 3 have others"),
+        ("tnnntn", "tumor", ["tumor"], "are 1 of 'tumor' and 3 of others"),
         ("tttntn", "tumor", [], "needs 2 of each"),
         ("tntntn", "cancer", ["tumor"], "classes of patches are tumor, without 'cancer'"),
         ("tntntn", "cancer", [], "training slides do not include both 'cancer'"),

@@ -137,8 +137,8 @@ def whole_slides(
     """Slides to diagnose, `data.tables.columns.WHOLE_SLIDE_COLUMNS`, and one-line data warnings.
 
     They are the training slides that pretraining does not use, split as for patches, and the test slides. test_114 has
-    a label but is not `exhaustive`: its lesions do not count, and its annotation may be missing. Neither are
-    those of `partly_outlined`.
+    a label but is not `exhaustive`: its lesions do not count, and its annotation may be missing. Slides of
+    `partly_outlined` are not `exhaustive` either.
 
     Raises:
         InputError: A folder or file is missing; slides and annotations do not match, without `skip_bad_slides`; or too

@@ -7,9 +7,11 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from histo_monai.slides.annotations import CANVAS, LeftOut, log_left_out
+from histo_monai.slides import open_slide
+from histo_monai.slides.annotations import BOUNDS, CANVAS, LeftOut, log_left_out
 from histo_monai.slides.annotations.geojson import states_origin
 from histo_monai.slides.tiles.usable import read_outlines
 from histo_monai.utils.errors import InputError
@@ -90,11 +92,22 @@ def outlines_of(root: Path, table: pd.DataFrame) -> list[str]:
     for path in files:
         read_outlines(path, None)
     of_slide = by_slide(files, table["slide_id"])
-    for slide_id in table.loc[table["annotation_origin"] == CANVAS, "slide_id"]:
-        if slide_id in of_slide and not states_origin(of_slide[slide_id]):
+    of_canvas = table[(table["annotation_origin"] == CANVAS) & table["slide_id"].isin(list(of_slide))]
+    for slide_id, path, mpp in of_canvas[["slide_id", "path", "mpp"]].itertuples(index=False, name=None):
+        mask = of_slide[slide_id]
+        if not states_origin(mask) and _has_bounds(Path(path), mpp):
             raise InputError(
-                f"{of_slide[slide_id]}: annotation_origin of this slide is {CANVAS}, but outlines in {MASKS} count "
-                "from the bounds unless they state another origin. Fix: write the file again by "
-                f"`histo-monai convert --origin {CANVAS} --slide SLIDE SOURCE TARGET`."
+                f"{mask}: annotation_origin of this slide is {CANVAS}, and the file does not state whether it counts "
+                f"from {BOUNDS} (QuPath) or {CANVAS}. Fix: write it again by `histo-monai convert --origin {BOUNDS} "
+                f"--slide SLIDE SOURCE TARGET`, or with --origin {CANVAS}"
             )
     return [str(of_slide.get(slide_id, "")) for slide_id in table["slide_id"]]
+
+
+def _has_bounds(path: Path, mpp: float) -> bool:
+    """Whether the image of a slide does not begin at the corner of its canvas; False if it cannot be opened."""
+    try:
+        with open_slide(path, None if np.isnan(mpp) else mpp) as slide:
+            return slide.bounds_yx != (0, 0)
+    except InputError:  # the index names it
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from histo_monai.data.readers.own import reader as own
 from histo_monai.data.tables.patches import LabeledDataset
 from histo_monai.slides import Box, choose_level, open_slide
 from histo_monai.slides.annotations import BOUNDS, CANVAS, write_geojson
+from histo_monai.slides.annotations.frames import statement
 from histo_monai.slides.tiles.cells import slide_grid
 from histo_monai.wsi.diagnosis.detections import find_regions
 from histo_monai.wsi.heatmaps.heatmap import Heatmap
@@ -201,3 +203,22 @@ def _check_map(path: Path, drawing: Drawing, target: Path) -> None:
     truth = np.hypot(places[..., 0] - x, places[..., 1] - y) < drawing.radius
     mapped = Outlined(ring).contains_points(places.reshape(-1, 2)).reshape(truth.shape)
     assert (mapped & truth).sum() / (mapped | truth).sum() > 0.93
+
+
+def test_a_mask_states_its_origin_where_outlines_of_the_slide_count_from_the_canvas(folder: Path) -> None:
+    """Files of QuPath and of TRIDENT look alike."""
+    mask = folder / "masks/a.geojson"
+    _qupath(mask, DRAWING, DRAWING.corner_yx)
+    mask.write_text(mask.read_text().replace("Tumor", "tissue"))
+    assert own.pretraining_slides(folder)["outlines"].tolist() == [str(mask)]
+    (folder / "slides.csv").write_text("slide_id,path,annotation_origin\na,a.scn,canvas\n")
+    with pytest.raises(
+        ValueError, match=r"masks/a\.geojson: annotation_origin of this slide is canvas, and the file"
+    ):
+        own.pretraining_slides(folder)
+    bare = mask.read_text()
+    mask.write_text(f"{bare[:-1]}, {statement(DRAWING.corner_yx)}}}")
+    assert own.pretraining_slides(folder)["outlines"].tolist() == [str(mask)]
+    mask.write_text(bare)
+    replace(DRAWING, corner_yx=(0, 0)).write(folder / "a.scn")
+    assert own.pretraining_slides(folder)["outlines"].tolist() == [str(mask)]

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from histo_monai.data.readers.own import reader as own
 from histo_monai.data.readers.own.slides import check_sha256, read_slides
-from histo_monai.slides.annotations import Region, write_geojson
 
 CONTENT = {"a": b"1" * 3000, "b": b"2" * 3000, "c": b"3"}
 
@@ -130,16 +127,3 @@ def test_test_slides_are_marked_alone_or_every_slide_has_a_split(folder: Path) -
         ValueError, match=r"row 4: no split, but another slide of patient 'P' is for the test"
     ):
         read("a,a.tif,P,test", "b,b.tif,Q,", "c,c.tif,P,")
-
-
-def test_a_mask_of_a_slide_whose_outlines_count_from_the_canvas_must_state_its_origin(folder: Path) -> None:
-    (folder / "slides.csv").write_text("slide_id,path,annotation_origin\na,a.tif,canvas\nb,b.tif,\n")
-    (folder / "masks").mkdir()
-    outline = Region(np.array([(0.0, 0.0), (0.0, 9.0), (9.0, 9.0), (9.0, 0.0)]), label="tissue")
-    write_geojson(folder / "masks/a.geojson", [outline], bounds_yx=(500, 700))
-    assert own.pretraining_slides(folder)["outlines"].tolist() == [str(folder / "masks/a.geojson"), ""]
-    text = json.loads((folder / "masks/a.geojson").read_text())
-    del text["histo_monai"]
-    (folder / "masks/a.geojson").write_text(json.dumps(text))
-    with pytest.raises(ValueError, match=r"masks/a\.geojson: annotation_origin of this slide is canvas"):
-        own.pretraining_slides(folder)
