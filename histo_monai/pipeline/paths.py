@@ -224,7 +224,7 @@ def write_curves(
     table.to_csv(path, index=False, float_format="%.6g")
 
 
-def plain_path(path: Path) -> Path:
+def plain_path(path: str | Path) -> Path:
     """A path without `..`; the real path where a linked folder before `..` leads elsewhere."""
     plain, real = Path(os.path.normpath(path)), os.path.realpath(path)
-    return plain if ".." not in path.parts or os.path.realpath(plain) == real else Path(real)
+    return plain if ".." not in Path(path).parts or os.path.realpath(plain) == real else Path(real)
