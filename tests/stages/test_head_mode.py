@@ -507,7 +507,9 @@ def test_a_method_with_settings_of_its_own_fits_its_own_head(monkeypatch: pytest
 def test_the_most_frequent_label_is_that_of_all_labels_also_out_of_folds() -> None:
     """Of the labels outside a fold it would be the class that the fold lacks."""
     params_with(labels__own__validation="labeled")()
-    for call in (STAGES[0], ("finetune", "--method", "random", "--seed", "0"), *_calls("supervised")):
+    of_encoder = ("features", "--method", "random")
+    finetuning = ("finetune", "--method", "random", "--seed", "0")
+    for call in (STAGES[0], of_encoder, finetuning, *_calls("supervised")):
         assert main(call) == 0
     path = Path("data/evaluation/random-0-supervised-0/predictions.csv")
     out_of_folds = read_predictions(path).of_split("validation")
