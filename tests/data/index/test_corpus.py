@@ -119,7 +119,7 @@ def test_few_slides_of_a_split_give_as_many_centers_as_their_tissue_holds(real_c
     train = real_corpus[real_corpus["split"] == "train"]
     copies = [train.assign(slide_id=train["slide_id"] + str(i)) for i in range(3)]
     corpus = pd.concat([*copies, real_corpus[real_corpus["split"] == "validation"]], ignore_index=True)
-    slides, centers, _ = _build(corpus, train=90, validation=150)
+    slides, centers, _ = _build(corpus, train=90, validation=200)
     of_split = centers["split"].value_counts()
-    assert of_split.to_dict() == {"validation": 150, "train": 90}
+    assert of_split.to_dict() == {"validation": 200, "train": 90}
     assert len(slides) == 10
