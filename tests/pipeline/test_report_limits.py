@@ -31,5 +31,5 @@ def test_slides_unlike_the_training_stand_among_the_limits(
         path.write_text(json.dumps(content))
     monkeypatch.setattr(report, "_splits", lambda comparison: [])
     monkeypatch.setattr(report, "results_section", lambda splits, warnings, *rest: warnings)
-    limits = report._results({"warnings": ["of the comparison"]}, None, RUN, [])
+    limits = report._results({"warnings": ["of the comparison"], "about": {}}, None, RUN, [])
     assert limits == ["of the comparison", "of labels", *(of_maps or [])]
