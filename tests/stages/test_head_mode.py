@@ -420,7 +420,7 @@ def test_doubtful_labels_are_corrected_in_the_table_that_holds_them() -> None:
     before = pd.read_csv(OWN / "patches.csv")
     assert main(("suggest", "--doubtful", "--num", "3")) == 0
     folder = Path("data/suggestions/doubtful-random-0-0")
-    page, squares = write_page(folder, [], None, OWN / "patches.csv")
+    page, squares, _ = write_page(folder, [], None, OWN / "patches.csv")
     answers = Answers(page.with_suffix(".answers.csv"), squares)
     for number, square in enumerate(squares):
         message = {"known": number, "numbers": [number], "kind": "label", "label": square["other_label"]}
