@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from playwright.sync_api import Page, expect
 
 from documentation import recordings
 from histo_monai.pipeline.cli import main
+from histo_monai.pipeline.commands.next import _write_page
 from histo_monai.pipeline.suggestions.merging import merge_labels
 from histo_monai.reports.labeling.page import page as labeling_page
 from histo_monai.slides.annotations import Frame, read_annotations
@@ -409,3 +411,9 @@ def test_keys_of_the_number_pad_move_without_num_lock(page_file: Path, browser: 
         page.keyboard.press("Numpad6")  # here an arrow to the right
         assert answered(page) == f"0 of {NUM} answered"
         assert page.locator("#about").inner_text().startswith("2 of")
+
+
+def test_the_page_of_a_round_has_the_classes_of_outlines(page_file: Path) -> None:
+    shutil.copytree("squares", "data/suggestions/first")
+    _, how = _write_page(None, ["stroma"], pd.DataFrame({"label": ["outlined", "", None]}))
+    assert "--classes stroma outlined;" in how

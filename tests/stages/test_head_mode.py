@@ -31,6 +31,7 @@ from histo_monai.reports.site.blocks import Pictures
 from histo_monai.reports.site.doubtful import NUM_PICTURES
 from histo_monai.semisupervised import METHODS
 from histo_monai.semisupervised.settings import SupervisedSettings
+from histo_monai.semisupervised.supervised import Supervised
 from histo_monai.utils.errors import InputError
 from histo_monai.utils.settings.registry import Part
 from tests.folders import NewFolder, work_in_copy
@@ -488,7 +489,7 @@ def test_contradicting_options_of_suggest_are_refused(
 
 @pytest.mark.usefixtures("project")
 def test_a_method_with_settings_of_its_own_fits_its_own_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mine(METHODS["supervised"]):  # type: ignore[misc]
+    class Mine(Supervised):
         @dataclasses.dataclass(frozen=True)
         class Settings(SupervisedSettings):
             pass

@@ -87,9 +87,13 @@ def own_table() -> Path:
 
 
 def write_page(
-    folder: Path, classes: Sequence[str], output: str | None, table: Path
+    folder: Path, classes: Sequence[str], output: str | None, table: Path, others: Collection[str] = ()
 ) -> tuple[Path, list[dict[str, Any]], list[str]]:
     """Write the page of a folder of suggestions; the page, its squares, and its classes in the order of their keys.
+
+    Args:
+        classes: names to begin with.
+        others: further names, beside those of the table and of the page before; such as classes of outlines.
 
     Raises:
         InputError: a file cannot be used.
@@ -104,7 +108,9 @@ def write_page(
     key = page_key(patches, os.path.relpath(table))  # the project may move
     target = Path(output) if output else source.with_name(f"{source.name}-{key[:6]}.html")
     _check_target(target, key)
-    names = _in_order(target.with_name(CLASSES), [name.strip() for name in classes], {*known, *shown} - {""})
+    names = _in_order(
+        target.with_name(CLASSES), [name.strip() for name in classes], {*known, *shown, *others}
+    )
     with whole_file(target) as draft:
         draft.write_text(page(patches, slides, names, key), encoding="utf-8")
     write_json(target.with_name(CLASSES), {"classes": names})

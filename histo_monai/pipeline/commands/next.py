@@ -90,7 +90,8 @@ def run(read: Sequence[str], classes: Sequence[str], num: int, num_random: int) 
 def _write_page(run: Run | None, classes: Sequence[str], patches: pd.DataFrame) -> tuple[dict[str, Any], str]:
     """Write the page of the suggested regions; about it for rounds.csv, and in words."""
     folder = folder_of(run)
-    page, squares, names = label.write_page(folder, classes, None, label.own_table())
+    labels = set(patches["label"].dropna())  # those of outlines, too
+    page, squares, names = label.write_page(folder, classes, None, label.own_table(), labels)
     row = {"regions": len(squares), "random_regions": 0, "page": os.path.relpath(page), "model": ""}
     how = "typical tissue, without a model"
     if run is not None:  # Fewer at random where nothing else is free.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 
 import pandas as pd
@@ -14,6 +13,7 @@ from histo_monai.data.tables.columns import read_surveyed_slides, read_whole_sli
 from histo_monai.data.tables.tasks import training_mpp
 from histo_monai.pipeline import paths
 from histo_monai.pipeline.params import Params
+from histo_monai.pipeline.suggestions.squares import files_of
 from histo_monai.slides.tiles.usable import TissueRules
 from histo_monai.utils.errors import InputError
 
@@ -97,7 +97,7 @@ def _outlines_of(slides: pd.DataFrame, known: pd.DataFrame) -> dict[str, str]:
     Args:
         known: Slides with the columns `path` and `outlines`; two collections may use one id for two slides.
     """
-    files, named = (rows["path"].map(os.path.realpath) for rows in (slides, known))
+    files, named = files_of(slides), files_of(known)
     outlines = {file: name for file, name in zip(named, known["outlines"], strict=True) if name}
     return {
         slide_id: outlines[file]

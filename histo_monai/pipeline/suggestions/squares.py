@@ -50,16 +50,16 @@ def bounds_corners(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
 def taken(patches: pd.DataFrame, candidates: pd.DataFrame) -> pd.DataFrame:
     """Squares on the candidate slides with a label, used or not, or answered without one."""
     slides = candidates.drop_duplicates("path")
-    mpp_of = dict(zip(_files(slides), slides["slide_mpp"], strict=True))
+    mpp_of = dict(zip(files_of(slides), slides["slide_mpp"], strict=True))
     answered = answered_without_label().merge(slides[["slide_id", "path"]], on="slide_id")
     squares = patches[patches["y"].notna()]
     columns = ["path", "y", "x", "mpp", "side_px"]
     taken = pd.concat([squares[columns], answered[columns]], ignore_index=True)
-    taken = taken.assign(slide_mpp=_files(taken).map(mpp_of))
+    taken = taken.assign(slide_mpp=files_of(taken).map(mpp_of))
     return taken[taken["slide_mpp"].notna()].reset_index(drop=True)
 
 
-def _files(rows: pd.DataFrame) -> pd.Series:
+def files_of(rows: pd.DataFrame) -> pd.Series:
     """The slide's file of each row: links of one file are one slide."""
     return rows["path"].map({path: os.path.realpath(path) for path in rows["path"].unique()})
 
@@ -67,7 +67,7 @@ def _files(rows: pd.DataFrame) -> pd.Series:
 def fields(rows: pd.DataFrame) -> Fields:
     """Squares of rows with `slide_mpp`; a slide is known by its file."""
     return Fields(
-        slide_ids=_files(rows).to_numpy(object),
+        slide_ids=files_of(rows).to_numpy(object),
         centers_yx=rows[["y", "x"]].to_numpy(np.float64),
         sides_px=(rows["side_px"] * rows["mpp"] / rows["slide_mpp"]).to_numpy(np.float64),
     )
